@@ -46,7 +46,7 @@ def metric(function: Any = None, /, **keys: Any) -> Any:
             annotated to return a bool, else none.
         direction: Which end of the scale is good.
         values: The score of each label, where it returns labels.
-        bounded: Whether scores lie in 0..1; false for a number of another scale.
+        bounded: Whether scores lie in 0..1; false for another scale.
         description: What the score means; by default the first line of the docstring.
         version: Raise it when a change makes old and new scores incomparable.
 

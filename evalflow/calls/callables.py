@@ -16,7 +16,7 @@ from evalflow.calls.code import digests
 from evalflow.calls.faults import of_exception
 from evalflow.errors import CallError, InfrastructureError, Problem, UserError
 
-HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
+HINT = "name a callable that Python can import from the working directory: target.call=package.module:callable"
 
 
 class Threads:

@@ -229,7 +229,7 @@ FieldValue = Annotated[str | FieldSource | dict[str, str | FieldSource] | None, 
 
 
 def _how_joined(value: object) -> object:
-    """Give one error message, where a union would give one for each member."""
+    """Give a single error message; a union would give one for each of its types."""
     if not isinstance(value, bool) and value != "turns":
         raise ValueError(f"must be true, false or turns, not {value!r}")
     return value
@@ -283,7 +283,7 @@ class NotWorse(Strict):
 
 
 def _gate_value(value: object) -> object:
-    """Give one error message, where a union would give one for each member."""
+    """Give a single error message; a union would give one for each of its types."""
     if isinstance(value, bool | str | NotWorse):
         return value
     if isinstance(value, int | float):

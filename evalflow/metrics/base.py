@@ -44,7 +44,7 @@ class BaseMetric(Generic[C]):
 
     Config: ClassVar[type[MetricConfig]]
     names_fields: ClassVar[tuple[str, ...]] = ()
-    """The configuration keys that name a case field, or none where they are null."""
+    """The configuration keys that may name a case field; a key that is null names none."""
     asks: bool = False
     embeds: bool = False
     reads_scores: bool = False
@@ -84,7 +84,7 @@ class BaseMetric(Generic[C]):
         return self
 
     def bind(self, case: Case) -> Sequence[Self]:
-        """The metric itself if it scores the case's dataset, else nothing."""
+        """The metrics that score this case: this one, or none if it does not score the case's dataset."""
         datasets = self.config.datasets
         return (self,) if datasets is None or case.dataset in datasets else ()
 
@@ -103,12 +103,12 @@ class FieldMetric(BaseMetric[C]):
     """
 
     measures: ClassVar[bool] = False
-    """Whether the score is a number of the answer itself, and so neither right nor wrong."""
+    """Whether the score measures the answer, such as its length, without calling it right or wrong."""
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """The outcome of `compare`, unless a field is missing. An empty text does not count as missing.
+        """Call `compare` if no field is missing.
 
-        An answer without the part that is scored counts as wrong.
+        An empty text is not missing; an answer without the scored part is wrong.
         """
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.needed(fields, answer), fields, answer, blank_is_text=True)
@@ -124,7 +124,7 @@ class FieldMetric(BaseMetric[C]):
         return wrong(self.config, outcome) if missed else outcome
 
     def needed(self, fields: Mapping[str, object], answer: Answer) -> Sequence[str]:
-        """Which fields must be there; without one of them the score is skipped."""
+        """The fields that must be present; the score is skipped if one is missing."""
         return self.config.needs
 
     async def compare(self, fields: dict[str, object]) -> Outcome:
@@ -133,16 +133,19 @@ class FieldMetric(BaseMetric[C]):
 
 
 GENERATED = ("answer", "actual")
-"""The fields that a target may be asked for."""
+"""The fields that come from the target's answer."""
 
 
 def lacks_part(config: MetricConfig, answer: Answer) -> bool:
-    """Whether a metric reads an answer in which the part that is scored was not found."""
+    """Whether `target.extract` found nothing in the answer that the metric reads."""
     return answer.extracted is False and not {root(need) for need in config.needs}.isdisjoint(GENERATED)
 
 
 def wrong(config: MetricConfig, outcome: Outcome | None = None) -> Outcome:
-    """The worst score, for an answer without the part that is scored; `outcome` is that of an empty one."""
+    """The worst possible score, for an answer in which the scored part was not found.
+
+    `outcome` is the score of an empty answer.
+    """
     worst = 0.0 if config.direction == "higher_is_better" else 1.0
     reason = "target.extract finds nothing in the answer, which counts as wrong"
     if outcome is not None and outcome.status == "scored" and outcome.score == worst:
@@ -151,7 +154,10 @@ def wrong(config: MetricConfig, outcome: Outcome | None = None) -> Outcome:
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
-    """Refuse `needs` that do not declare the case fields that a metric reads, given by the keys that name them."""
+    """Raise UserError if `needs` lacks a case field that the metric reads.
+
+    `fields` maps each key to the field it names.
+    """
     line = f"needs: [{', '.join(dict.fromkeys([*needs, *fields.values()]))}]"
     problems = [
         Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{metric}.{key}", line)
@@ -171,12 +177,12 @@ def read_field(field: str, fields: Mapping[str, object], read: Callable[[object]
 
 
 def failed(error: JudgeError, steps: Sequence[Mapping[str, object]] = ()) -> Outcome:
-    """The outcome of a score whose judge or embedder failed for good."""
+    """The outcome `error`, when a judge or embedder failed and will not be asked again."""
     return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(steps))
 
 
 def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, object], ...] = ()) -> Outcome:
-    """The outcome of a score that is made of others, where one of them has none."""
+    """The outcome of a combined score when one of its parts has no score."""
     if part.status == "error":
         return Outcome(status="error", error_type=part.error_type, error=f"{name}: {part.error}", steps=steps)
     return Outcome(status=part.status, reason=f"{name} is {part.status}: {part.reason}", steps=steps)
@@ -199,13 +205,13 @@ class Vectors(BaseModel):
 
 
 class CosineMetric(BaseMetric[C]):
-    """A metric over the cosine of a text's embedding and the nearest of others; a kind adds `texts` and `outcome`."""
+    """A metric of the cosine between a text and the nearest of other texts; a kind adds `texts` and `outcome`."""
 
     embeds = True
     tasks = MappingProxyType({EMBED: EMBED})
 
     def texts(self, fields: Mapping[str, object]) -> tuple[str, Sequence[str]]:
-        """The text, and those that it is compared with, of which the nearest counts."""
+        """The text, and the texts to compare it with; the nearest one counts."""
         raise NotImplementedError
 
     def outcome(self, cosine: float, among: str) -> Outcome:

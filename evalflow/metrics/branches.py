@@ -1,4 +1,4 @@
-"""Branches by a value, the first that fits: whether they leave a value out, and whether one is never taken."""
+"""The branches of a decision graph's node: finds values without a branch, and branches that are never taken."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from evalflow.metrics.returns import BoolType, LabelType, NumberType, value_faul
 from evalflow.metrics.rule_results import UnitScore
 
 Decided = LabelType | BoolType | NumberType
-"""The types of a value that decides."""
+"""The types of a value that a branch can depend on."""
 
 
 class Route(Strict):
-    """Where it goes from here: exactly one of both.
+    """What comes next: either another node or the score.
 
     Attributes:
         next: The node that comes next.
-        score: The score, where the way ends: a number from 0 to 1, or undefined.
+        score: The score if the path ends here: a number from 0 to 1, or undefined.
     """
 
     next: Word | None = None
@@ -29,7 +29,7 @@ class Route(Strict):
 
 
 class Branch(Route):
-    """A way for some values; without a condition, for all that are left.
+    """The path for some values; without a condition, for all remaining values.
 
     Attributes:
         equals: The value that takes it.
@@ -53,7 +53,7 @@ class Branch(Route):
 
     @property
     def values(self) -> Sequence[object] | None:
-        """The single values that take it; None if bounds decide, or nothing does."""
+        """The single values that take this branch; None if it has bounds or no condition."""
         return self.in_ if self.in_ is not None else None if self.equals is None else [self.equals]
 
     @property
@@ -83,18 +83,18 @@ def branch_problems(branches: Sequence[Branch], declared: Decided, where: str) -
             continue
         rest = _without(left, branch, declared)
         if rest == left:
-            what = "this branch is never taken: those before it take every value that it fits"
-            yield Problem(what, key, "leave it out, or put it before them")
+            what = "this branch is never taken: earlier branches take all its values"
+            yield Problem(what, key, "delete it, or move it before them")
         left = rest
     if left and is_sound:
         what = f"there is no branch for {_described(left)}"
-        yield Problem(what, where, "add a branch, or as the last one what holds for all others: {score: undefined}")
+        yield Problem(what, where, "add a branch, or a last one for all other values: {score: undefined}")
 
 
 def _condition_problems(branch: Branch, declared: Decided, key: str) -> Iterator[Problem]:
     given = [name for name in ("equals", "in_") if getattr(branch, name) is not None]
     if len(given) + branch.is_bounded > 1:
-        yield Problem("a branch has `equals`, `in`, or `min` and `max`, and no two of them", key)
+        yield Problem("a branch has only one of `equals`, `in`, and `min` and `max`", key)
         return
     for value in branch.values or ():
         if fault := value_fault(declared, value):
@@ -107,10 +107,10 @@ def _condition_problems(branch: Branch, declared: Decided, key: str) -> Iterator
 
 
 Point = tuple[float, int]
-"""A number, or the place just below (-1) or just above it (1): the ends of what is left between closed intervals."""
+"""One end of an interval: a number and 0, or -1 (1) for the point just below (above) the number."""
 Interval = tuple[Point, Point]
 Left = Sequence[str | bool | Interval]
-"""What no branch takes so far: labels or booleans, or intervals as pairs of points."""
+"""The values without a branch so far: labels, booleans or intervals."""
 
 
 def _all_of(declared: Decided) -> Left:
@@ -136,7 +136,7 @@ def _without(left: Left, branch: Branch, declared: Decided) -> Left:
 
 
 def _cut(interval: Interval, low: float, high: float, *, whole: bool) -> Iterator[Interval]:
-    """What is left of an interval without low..high."""
+    """The parts of an interval outside low..high."""
     below, above = (low, -1), (high, 1)
     if whole:
         below = (math.ceil(low) - 1, 0) if math.isfinite(low) else below

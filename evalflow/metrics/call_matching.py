@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.bool_]
 
 MOST = 1000
-"""The most calls on one side that are matched; an agent with more is in a loop, and matching would hold up others."""
+"""Maximum calls on one side. An agent that makes more is in a loop, and matching them would delay other cases."""
 
 PATIENCE_S = 5.0
 """Time limit in seconds for the comparison of all arguments."""
@@ -30,7 +30,7 @@ Arguments = Literal["exact", "ignore", "subset", "superset"] | Annotated[list[Wo
 
 
 class Tolerance(Strict):
-    """How far a number may be from the expected one: the sum of both.
+    """How far a number may be from the expected one: the sum of both limits.
 
     Attributes:
         absolute: As a number.
@@ -45,11 +45,11 @@ class ArgumentRule(Strict):
     """How the arguments of two calls of one tool are compared.
 
     Attributes:
-        arguments: exact; ignore; subset: the actual call may lack expected arguments; superset: it may have others
-            too; or a list of those that are compared, nested ones as dotted paths.
-        tolerance: How far numbers may differ, absolutely, or {absolute, relative}; null: not at all.
-        ignore_case: Whether texts are equal if only their case differs.
-        contains: Whether a text fits if the expected one is in it; else it must be the same.
+        arguments: exact; ignore; subset: the actual call may lack expected arguments; superset: it may have additional
+            ones; or a list of the arguments to compare (nested ones as dotted paths).
+        tolerance: How far numbers may differ: a number, or {absolute, relative}; null: not at all.
+        ignore_case: Whether to ignore upper and lower case in texts.
+        contains: Whether it is enough that a text contains the expected one.
     """
 
     arguments: Arguments = "exact"
@@ -65,7 +65,7 @@ class ArgumentRule(Strict):
 Rules = Callable[[str], ArgumentRule]
 Check = Callable[[], None]
 Pairs = list[tuple[int, int]]
-"""Positions of an expected call and of the actual call that it is matched with."""
+"""Positions of an expected call and of the actual call matched with it."""
 
 
 def fitting(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rules: Rules) -> Matrix:
@@ -84,7 +84,7 @@ def fitting(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rules: Rul
 
 
 def matched(fits: Matrix) -> Pairs:
-    """As many pairs as possible, whatever the order of the calls; of several such choices, calls in like places."""
+    """As many pairs as possible in any order; among equally good matchings, pairs that are close in position."""
     if not fits.any():
         return []
     if fits.sum(0).max() <= 1 and fits.sum(1).max() <= 1:
@@ -142,7 +142,7 @@ def json_key(value: object, numbers: list[float] | None = None, text: Callable[[
     return ("list", *[json_key(one, numbers, text) for one in cast("Iterable[object]", value)])
 
 
-_LARGE = 10**150  # above it a whole number may be none that a float can hold
+_LARGE = 10**150  # a float cannot hold every whole number above this
 _ABSENT: object = object()  # the value of an argument that a call does not have
 
 
@@ -191,7 +191,7 @@ def _at(path: str, arguments: Mapping[str, object]) -> object:
 
 
 def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentRule, check_time: Check) -> Matrix:
-    """Which values are equal as JSON, numbers and texts by the rule; two that are absent are equal."""
+    """Which values are equal as JSON, numbers and texts by the rule. Two absent values are equal."""
     check_time()
     values, rows, limits = (*expected, *actual), len(expected), rule.limits
     numbers: list[list[float]] = [[] for _ in values]
@@ -210,7 +210,7 @@ def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentR
 
 
 def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
-    """The text as the rule compares it; if it needs only to be contained, it is added to `texts` instead."""
+    """The text as the rule compares it. With `contains` it is instead appended to `texts`."""
     found = text.casefold() if rule.ignore_case else text
     if not rule.contains:
         return found
@@ -219,7 +219,7 @@ def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
 
 
 def _near(numbers: list[list[float]], rows: int, limits: Tolerance, check_time: Check) -> Matrix:
-    """Which values, of those with as many numbers, have numbers within the limits."""
+    """Which values have the same count of numbers, all within the limits."""
     same = np.ones((rows, len(numbers) - rows), dtype=bool)
     counts = np.array([len(found) for found in numbers])
     for count in {*counts.tolist()} - {0}:

@@ -33,19 +33,19 @@ _PLACEHOLDER = re.compile(
     r"|\{\{\s*(?P<name>[^{}]*?)\s*\}\}",
     re.DOTALL,
 )
-"""A place to fill, or braces that stand for themselves, as Jinja writes them, or after a backslash."""
+"""A placeholder such as {{brand}}, or literal braces: in Jinja's raw block, or after a backslash."""
 
 
 _Text = Annotated[str, Field(min_length=1)]
 Reference = _Text | Annotated[list[_Text], Field(min_length=1)]
-"""A text, or several of which one is enough."""
+"""One text, or several; matching one is enough."""
 
 
 class Correctness(Strict):
-    """All of the reference is in the answer, without contradiction; what the answer adds does not matter.
+    """The answer contains everything in the reference and does not contradict it; it may add more.
 
     Attributes:
-        reference: What the answer must say; of a list of texts, one is enough.
+        reference: What the answer must say; if it is a list of texts, one is enough.
     """
 
     model_config = with_examples({"reference": "Three times. A reserved book cannot be renewed."})
@@ -56,7 +56,7 @@ class Conformity(Strict):
     """The answer keeps every rule; all rules are judged together, over the whole conversation.
 
     Attributes:
-        rules: The rules; {{brand}} is filled from the case. {% raw %}{{brand}}{% endraw %} stands for itself.
+        rules: The rules; {{brand}} is filled from the case. {% raw %}{{brand}}{% endraw %} is literal text.
     """
 
     model_config = with_examples({"rules": ["The agent should only answer in English."]})
@@ -64,11 +64,11 @@ class Conformity(Strict):
 
 
 class Groundedness(Strict):
-    """All of the answer is in the context, or in the earlier turns if there is no context, without contradiction.
+    """The context (without one, the earlier turns) supports everything in the answer, without contradiction.
 
     Attributes:
-        context: All that the answer may say; null: the earlier turns. Blank: nothing was retrieved, so that no fact is
-            supported.
+        context: The facts that the answer may state; null: the earlier turns. Blank: nothing was retrieved, so no fact
+            is supported.
     """
 
     model_config = with_examples({"context": "A late book costs 20 cents a day."})
@@ -98,7 +98,7 @@ class JsonPathRule(Strict):
     Attributes:
         json_path: The JSONPath.
         expected_value: The text, number or boolean.
-        expected_value_type: Which of these it is; null: as it is written.
+        expected_value_type: Its type; null: the type as written.
     """
 
     json_path: str
@@ -146,7 +146,7 @@ class SemanticSimilarity(Strict):
     """The answer means about the same as the reference: the cosine of their embeddings reaches the threshold.
 
     Attributes:
-        reference: What the answer should mean; of a list of texts, the nearest counts.
+        reference: What the answer should mean; if it is a list of texts, the nearest counts.
         threshold: The smallest cosine that passes.
     """
 
@@ -193,7 +193,7 @@ class JsonSchemaValidity(Strict):
 
 
 class RuleParams(RootModel[Operation]):
-    """A rule that no model has to judge, about the answer's text, its metadata, its time or its cost."""
+    """A rule about the answer's text, metadata, time or cost; no model judges it."""
 
     model_config = with_examples(
         {"op": "contains", "value": "three", "case_sensitive": False},
@@ -214,7 +214,7 @@ class GroupedCheck(Strict):
 
     Attributes:
         identifier: The kind of check, or one of your own.
-        name: What it is called in the group's reason; null: its identifier.
+        name: Its name in the group's reason; null: its identifier.
         enabled: false: it does not count.
         params: Its parameters.
         weight: How much it counts in the group's share; 0: it is shown, and does not count.
@@ -228,7 +228,7 @@ class GroupedCheck(Strict):
 
 
 class CheckGroup(Strict):
-    """Several checks together: all of them must pass, or so many.
+    """Several checks together: all must pass, or a share of them.
 
     Attributes:
         checks: The checks, each with its weight.
@@ -251,7 +251,7 @@ class CheckGroup(Strict):
     @model_validator(mode="after")
     def _weighted(self) -> CheckGroup:
         if not any(check.weight for check in self.checks):
-            raise ValueError("no check of the group has a weight above 0, so that there is no share")
+            raise ValueError("no check of the group has a weight above 0, so there is no share")
         return self
 
 
@@ -260,7 +260,7 @@ class CommandParams(Strict):
 
     Attributes:
         command: The name of the program in the metric's `commands`.
-        options: What else the program gets from this case.
+        options: Further data that the program gets from this case.
     """
 
     model_config = with_examples({"command": "tone", "options": {"words": ["stupid"]}})
@@ -288,7 +288,7 @@ JUDGED: Sequence[JudgedKind] = get_args(JudgedKind)
 
 
 def meaning_of(kind: str) -> str:
-    """What a built-in check demands, in a sentence."""
+    """What a built-in check requires, in one sentence."""
     return " ".join((PARAMS[kind].__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -307,9 +307,9 @@ def _kinds(kind: object, params: object) -> list[object]:
 
 
 def named_checks(content: object) -> Iterator[tuple[str, bool]]:
-    """The checks in the `checks` of a case and of its groups, or of a group's parameters, and whether each is enabled.
+    """The checks that `checks` lists, those in groups included, and whether each is enabled.
 
-    Parameters may be of any shape.
+    `content` is a case or a group's parameters, unvalidated.
     """
     for check in as_list(as_map(content).get("checks")):
         if is_mapping(check) and isinstance(name := check.get("identifier"), str):
@@ -320,7 +320,7 @@ def named_checks(content: object) -> Iterator[tuple[str, bool]]:
 
 
 def circular(custom: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """Of checks of one's own, by their parameters: those whose groups lead back to them."""
+    """Your own checks that contain themselves, through their groups."""
     members = {name: [member for member, _ in named_checks(params)] for name, params in custom.items()}
     return [name for name in custom if any(name in reached(member, members) for member in members[name])]
 
@@ -357,13 +357,13 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         return () if self._ungrounded(case, answer) else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask the judge; skipped if there is neither a context nor an earlier turn to compare with."""
+        """Ask the judge; skip if there is neither a context nor an earlier turn to compare with."""
         return self._ungrounded(case, answer) or await super().score(case, answer, judge, repeat)
 
     def _ungrounded(self, case: Case, answer: Answer) -> Outcome | None:
         if self._params.get("context", "") is not None or fields_of(case, answer)["history"]:
             return None
-        return Outcome(status="skipped", reason="the check has no context, and the case no earlier turns")
+        return Outcome(status="skipped", reason="the check has no context and the case has no earlier turns")
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         own: dict[str, object] = {**dict.fromkeys(EXTRAS), "messages": fields["messages"] or (), **self._params}
@@ -404,7 +404,7 @@ class SimilarityCheck(CosineMetric[MetricConfig]):
 
     def outcome(self, cosine: float, among: str) -> Outcome:
         wanted = self._params.threshold
-        reason = f"similarity to the reference {cosine:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
+        reason = f"similarity to the reference {cosine:.3f} (cosine of embeddings), required: {wanted:g}"
         reason = f"{reason}; {among}" if among else reason
         return scored(float(passes(cosine, wanted)), cosine, reason)
 
@@ -419,7 +419,7 @@ class DisabledCheck(BaseMetric[MetricConfig]):
 
 
 def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
-    """The operations of a check without a judge; ValidationError if the parameters allow none."""
+    """The operations of a check without a judge; ValidationError if the parameters are invalid."""
     match params:
         case StringMatching():
             value = {"value": params.keyword, "case_sensitive": params.case_sensitive, "normalize": params.normalize}
@@ -450,7 +450,7 @@ def _adapter() -> TypeAdapter[list[Operation]]:
 
 
 def filled(text: str, case: Case) -> str:
-    """The rule with its placeholders filled from columns or dotted paths; ValueError for one without a value."""
+    """The rule with placeholders filled from columns or dotted paths; ValueError if one has no value."""
 
     def value(found: re.Match[str]) -> str:
         literal = next((found[key] for key in ("raw", "text", "opening") if found[key] is not None), None)
@@ -468,8 +468,8 @@ def filled(text: str, case: Case) -> str:
         value = known.get(name, known.get(name.replace(" ", "_")))
         value = look_up(name, known) if value is None else value
         if not isinstance(value, str | int | float) or value == "":
-            hint = f"if the braces are meant: {{% raw %}}{found[0]}{{% endraw %}}"
-            raise ValueError(f"the case has nothing to fill {found[0]} with ({hint})")
+            hint = f"for literal braces: {{% raw %}}{found[0]}{{% endraw %}}"
+            raise ValueError(f"the case has no value for {found[0]} ({hint})")
         return str(value)
 
     return _PLACEHOLDER.sub(value, text)

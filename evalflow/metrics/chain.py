@@ -1,4 +1,4 @@
-"""Asks a judge in steps, each with a rendered prompt; a chain asks one after the other, then scores by a rule."""
+"""Asks a judge in steps, each with a rendered prompt. A chain asks one step after the other, then scores by a rule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ChainConfig(UnitMetricConfig):
         optional: Further fields, for prompts to show if the case has them.
         weighting: `probability`: scores are expectations over the judge's probabilities, if it gives any.
         verbose: Whether to print each score with its steps as it is computed.
-        most_items: The longest list that a reply may have; null: as many items as the text can have.
+        most_items: The maximum number of items in a list of a reply; null: as many as the text can have.
     """
 
     optional: tuple[str, ...] = ()
@@ -75,9 +75,9 @@ class QuestionConfig(ChainConfig):
 
 @dataclass(slots=True)
 class Scope:
-    """The steps of one score: the variables of its prompts (the fields in `needs`, and the kind's), and replies so far.
+    """The state of one score: the variables of its prompts, and the replies so far.
 
-    `fields` are all of case and answer as judges read them, `data` as rules read them; `trail` is the steps as the
+    `fields` are those of case and answer as judges read them, `data` as rules read them. `trail` has the steps as the
     score's record shows them.
     """
 
@@ -98,9 +98,9 @@ class Scope:
         return items_in(ref, self.fields) if is_in_case(ref) else tuple(rows_at(ref, self.replies).rows)
 
     def given(self, step: StepConfig, items: tuple[object, ...] | None) -> tuple[str, object] | None:
-        """What stands for the reply without asking, and why; None if the judge is to be asked."""
+        """The reply to use without asking, and why; None if the judge must be asked."""
         if items == ():
-            return "there are no items", []  # a call would only invent some
+            return "there are no items", []  # the judge would only invent some
         for name, reply in (step.if_empty or {}).items():
             earlier = root(name) in self.replies
             empty = not rows_at(name, self.replies).rows if earlier else is_empty(name, self.fields)
@@ -134,7 +134,7 @@ class Scope:
         )
 
     def path(self, weighted: bool) -> Path:
-        """How a score came about, where `weighted` says that it is an expectation."""
+        """The steps of the score; `weighted` says that the score is an expectation."""
         reasked = any(entry.get("reasks") for entry in self.trail)
         return "weighted" if weighted else "reasked" if reasked else "direct"
 
@@ -143,7 +143,7 @@ C = TypeVar("C", bound=ChainConfig)
 
 
 class AskingMetric(BaseMetric[C], Generic[C]):
-    """A metric that asks a judge in steps; a kind decides by `_run` and `_previewed` which, and what they score."""
+    """A metric that asks a judge in steps. A kind defines the steps and their score in `_run` and `_previewed`."""
 
     asks = True
 
@@ -164,7 +164,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             return ()
         try:
             return [ask for one in self._readings(fields) for ask in self._previewed(self._scope(one, repeat=0))]
-        except ValueError:  # a list that cannot be read; scoring says what is wrong
+        except ValueError:  # a list cannot be read; `score` reports why
             return ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
@@ -189,11 +189,11 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         raise NotImplementedError
 
     def _previewed(self, scope: Scope) -> Sequence[Ask]:
-        """The asks with placeholders; ValueError if a list of the case cannot be read."""
+        """The asks, with placeholders for replies; ValueError if a list of the case cannot be read."""
         raise NotImplementedError
 
     def _placeholder_ask(self, scope: Scope, step: PreparedStep) -> Ask | None:
-        """A step's ask, None if nothing is asked; a placeholder stands for its reply in later asks."""
+        """A step's ask, or None if nothing is asked. Later asks get a placeholder for its reply."""
         items = scope.items(step.config)
         if given := scope.given(step.config, items):
             scope.replies[step.config.id] = Observed(step.config, given[1], None, items)
@@ -205,7 +205,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         return ask
 
     async def _ask(self, scope: Scope, step: PreparedStep, judge: Judge) -> Outcome | None:
-        """Ask a step, and add the reply to the scope. The outcome of the score if that fails, else None."""
+        """Ask a step and add the reply to the scope. Returns the outcome of the score if that fails, else None."""
         config = step.config
         try:
             items = scope.items(config)
@@ -237,7 +237,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         return None
 
     def _readings(self, fields: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
-        """The fields, once for each of several references if a step takes the reference apart."""
+        """The fields. If a step splits the reference into parts, one copy for each of several references."""
         if isinstance(fields["reference"], str) or not self._takes_apart:
             return [fields]
         return [{**fields, "reference": one} for one in texts_of(reference_in(fields)) if one.strip()] or [fields]
@@ -259,7 +259,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         return {}
 
     def _given(self, fields: Mapping[str, object], without: Collection[str] = ()) -> Mapping[str, object]:
-        """The fields to show, by name, without those in `optional` that the case lacks."""
+        """The fields to show, by name. `optional` ones that the case lacks are left out."""
         shown = {name: look_up(name, fields) for name in self.config.shown if name not in without}
         return {
             name: value
@@ -299,12 +299,12 @@ class ChainMetric(AskingMetric[C], Generic[C]):
 
 
 def _without(turns: Sequence[object]) -> str:
-    """The turns of the assistant that are left out, since something was retrieved for others only; empty for none."""
+    """Names the assistant's turns that were not judged because nothing was retrieved for them; "" if there are none."""
     lacking = [str(number) for number, contexts in enumerate(turns, 1) if not contexts]
     if not lacking or len(lacking) == len(turns):
         return ""
     named = f"turn {lacking[0]}" if len(lacking) == 1 else f"turns {', '.join(lacking)}"
-    return f"without {named} of {len(turns)}, for which nothing was retrieved"
+    return f"{named} of {len(turns)} not judged: nothing was retrieved for them"
 
 
 def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply, most_items: int | None) -> None:
@@ -316,9 +316,9 @@ def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply, 
         results = map(as_map, as_list(content["results"]))
         rows = [{name: value for name, value in row.items() if name != NUMBER} for row in results]
         if len(rows) != expected:
-            raise JudgeError("schema", f"the judge gave {len(rows)} results for {expected} items", reply.raw)
+            raise JudgeError("schema", f"the judge returned {len(rows)} results for {expected} items", reply.raw)
     if probabilities is not None and len(probabilities) != expected:
-        what = f"the judge gave {len(probabilities)} distributions for {expected} items"
+        what = f"the judge returned {len(probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
     try:
         replies, left_out = checked_lists(step, ask, rows, most_items)

@@ -1,4 +1,4 @@
-"""Checks that a program of the user's decides: case and answer as JSON to its stdin, a score from its stdout."""
+"""Checks by a user's program: it gets case and answer as JSON on stdin, and writes a score to stdout."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from evalflow.records import Answer, Case, Context, Message, Outcome
 from evalflow.values.jsonvalues import as_map, kind, parsed
 
 _AT_ONCE = 4
-"""Processes of one metric at the same time."""
+"""Maximum concurrent processes of one metric."""
 
 
 class CommandConfig(Strict):
-    """A program that decides checks. A case can name it, and never bring one along.
+    """A program that decides checks. A case can only name it; it cannot define one.
 
     Attributes:
         argv: The program and its arguments, run without a shell.
@@ -36,14 +36,14 @@ class CommandConfig(Strict):
 
 
 class Commands:
-    """The programs that a metric allows, by name; a program without `argv` is not started."""
+    """The programs that a metric allows, by name. A program without `argv` is never started."""
 
     def __init__(self, declared: Mapping[str, CommandConfig] | None) -> None:
         self.declared = declared or {}
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self, name: str, data: bytes) -> bytes:
-        """What the program writes; ProgramFault, with the end of its stderr."""
+        """Run the program and return its stdout; ProgramFault has the end of its stderr."""
         config = self.declared[name]
         errors = bytearray()
         async with self._places:
@@ -51,7 +51,7 @@ class Commands:
                 async with asyncio.timeout(config.timeout_s):
                     return await run_program(config.argv, data, errors)
             except TimeoutError:
-                what = f"the command gave no score within {config.timeout_s:g} s"
+                what = f"the command returned no score within {config.timeout_s:g} s"
                 raise ProgramFault("timeout", f"{what}{stderr_in_words(errors)}") from None
             except ProgramFault as error:
                 raise ProgramFault(error.error_type, f"{error}{stderr_in_words(errors)}") from None
@@ -118,22 +118,24 @@ def _payload(
 
 
 def _outcome(said: bytes, command: str) -> Outcome:
-    """The outcome that a program's stdout names; ValueError if it names none."""
+    """Read the outcome from a program's stdout; ValueError if it has none."""
     text = said.decode("utf-8", "replace")
     try:
         value = parsed(said)
     except ValueError:
-        raise ValueError(f"it wrote no JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
+        raise ValueError(f"its output is not JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
     reply = as_map(value)
     if "score" not in reply:
         raise ValueError(f"its reply has no score: {quoted(text)}")
     score, reason = reply["score"], reply.get("reason")
     if reason is not None and not isinstance(reason, str):
-        raise ValueError(f"its reason is {kind(reason)}; text is wanted")
+        raise ValueError(f"its reason is {kind(reason)}; expected text")
     steps = ({"id": "command", "check": {"command": command}, "passed": score in (1, True), "reason": reason or ""},)
     if score is None:
-        return Outcome(status="undefined", reason=reason or "the command gave no score and no reason", steps=steps)
+        return Outcome(
+            status="undefined", reason=reason or "the command returned neither a score nor a reason", steps=steps
+        )
     number = float(score) if isinstance(score, bool) else spelled_number(score)
     if number is None or isinstance(score, str) or not 0 <= number <= 1:
-        raise ValueError(f"its score is {kind(score)}; a number from 0 to 1, true, false or null is wanted")
+        raise ValueError(f"its score is {kind(score)}; expected a number from 0 to 1, true, false or null")
     return scored(number, score, reason or f"the command gave {number:g}", steps)

@@ -14,14 +14,14 @@ from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Ask, Case, Outcome, Status, passes
 
 _AT_ONCE = 8
-"""Checks of a group that are scored at the same time: a slow pattern has a thread."""
+"""Maximum checks of a group that are scored at once: each slow pattern takes a thread."""
 _BLOCKING: tuple[Status, ...] = ("error", "skipped", "undefined")
-"""States of a check in which its group has no score either, the gravest first."""
+"""States of a check that leave its group without a score, most severe first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A check of a group; without weight it is shown and does not count."""
+    """A check of a group. With weight 0 it is shown but not counted."""
 
     name: str
     metric: Metric
@@ -29,9 +29,10 @@ class Weighted:
 
 
 class GroupCheck(BaseMetric[MetricConfig]):
-    """The weighted share of checks that pass; with a threshold, whether it is reached. The value is the share.
+    """The weighted share of checks that pass; with a threshold, 1 if the share reaches it, else 0.
 
-    A check that has no score leaves the group without one: it counts neither as passed nor as failed.
+    The value is the share. If one check has no score, neither has the group: the check counts neither as passed nor as
+    failed.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         self._threshold = threshold
         self.asks = any(member.metric.asks for member in members)
         self.embeds = any(member.metric.embeds for member in members)
-        self.prompts = prompts if self.asks else ()  # those of all checks, so that groups of one name share a digest
+        self.prompts = prompts if self.asks else ()  # all checks, so that groups of one name share a digest
         self.tasks = {step: task for member in members for step, task in member.metric.tasks.items()}
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
@@ -76,7 +77,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         total = sum(member.weight for member, _ in counted)
         share = min(1.0, sum(member.weight * (one.score or 0.0) for member, one in counted) / total)
         score = share if self._threshold is None else float(passes(share, self._threshold))
-        wanted = "" if self._threshold is None else f", at least {self._threshold:g} is wanted"
+        wanted = "" if self._threshold is None else f", required: {self._threshold:g}"
         failed = [f"{member.name}: {one_line(one.reason or '', REMARK)}" for member, one in counted if one.score != 1]
         reason = f"{share:.3g} of the weight of {len(counted)} checks{wanted}"
         return Outcome(

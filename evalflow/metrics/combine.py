@@ -10,7 +10,7 @@ from dataclasses import replace
 from evalflow.config.judges import PanelConfig
 from evalflow.records import NOTHING, Direction, Outcome, Path, longest
 
-_DIGITS = 9  # scores that differ by less count as the same vote
+_DIGITS = 9  # scores closer than this are the same vote
 
 
 def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelConfig, direction: Direction) -> Outcome:
@@ -40,11 +40,11 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
 
 
 def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
-    """A cascade's outcome: that of the last member asked. `confidences` lack the cascade's last member."""
+    """A cascade's outcome: that of the last member asked. `confidences` has no entry for the cascade's last member."""
     *unsure, decided = parts
     last = parts[decided]
-    doubts = [f"{name} was not sure enough ({_confidence(confidences[name])})" for name in unsure]
-    sure = f", sure enough ({_confidence(confidences[decided])})" if decided in confidences else ""
+    doubts = [f"{name} was not confident enough ({_confidence(confidences[name])})" for name in unsure]
+    sure = f", confident enough ({_confidence(confidences[decided])})" if decided in confidences else ""
     reason = "; ".join([*doubts, f"{decided} decides{sure}" + (f": {last.reason}" if last.reason else "")])
     steps = _steps(parts, {"decided": decided, "escalated": bool(unsure)}, confidences)
     outcome = replace(last, reason=last.reason if last.status == "skipped" else reason, steps=steps)
@@ -54,7 +54,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 def _poll(
     scores: Mapping[str, float], weights: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> tuple[float, str | None]:
-    """The score, and a remark if a tie decided it."""
+    """The score, and a remark if there was a tie."""
     if config.vote == "mean":
         return statistics.fmean(scores.values()), None
     if config.vote == "weighted":
@@ -65,14 +65,14 @@ def _poll(
     most = max(votes.values())
     tied = [score for score, count in votes.items() if count == most]
     winner = min(tied) if direction == "higher_is_better" else max(tied)
-    tie = f"a tie of {len(tied)} scores, of which the worse one counts" if len(tied) > 1 else None
+    tie = f"a tie of {len(tied)} scores; the worse one counts" if len(tied) > 1 else None
     return next(score for score in scores.values() if round(score, _DIGITS) == winner), tie
 
 
 def _value(
     parts: Mapping[str, Outcome], score: float, shares: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> object:
-    """The value on the metric's scale: the vote over numbers, else the value of a member with exactly this score."""
+    """The value on the metric's scale: the vote over numeric values, else the value of a member with this score."""
     values = {name: part.value for name, part in parts.items()}
     numbers = {name: value for name, value in values.items() if isinstance(value, float) or type(value) is int}
     if config.vote != "majority" and len(numbers) == len(values):
@@ -86,7 +86,7 @@ def _without_quorum(parts: Mapping[str, Outcome], scored: int, quorum: int) -> O
     if all(state == "skipped" for state in states):
         return Outcome(status="skipped", reason=next(iter(parts.values())).reason, steps=steps)
     missing = {name: part for name, part in parts.items() if part.score is None}
-    quorum_text = f"{scored} of {len(parts)} judges scored, and {quorum} must"
+    quorum_text = f"{scored} of {len(parts)} judges scored; the quorum is {quorum}"
     failed = next((part for part in parts.values() if part.status == "error"), None)
     text = "; ".join([quorum_text, *_member_lines(missing)])
     if failed is None:
@@ -105,7 +105,7 @@ def _member_lines(parts: Mapping[str, Outcome]) -> list[str]:
 def _steps(
     parts: Mapping[str, Outcome], how: Mapping[str, object], confidences: Mapping[str, float | None] | None = None
 ) -> tuple[Mapping[str, object], ...]:
-    """How the members were combined, and their outcomes; their own steps are in their own rows."""
+    """How the members were combined, with their outcomes. The members' own rows have their steps."""
     members: list[dict[str, object]] = []
     for name, part in parts.items():
         reply = {"reason": part.error or part.reason, "status": part.status, "score": part.score, "value": part.value}

@@ -23,9 +23,9 @@ REPLY = "reply"
 
 
 def examples_of(step: StepConfig, model: type[BaseModel], prompts: Prompts) -> tuple[str, Sequence[Mapping[str, Any]]]:
-    """The name under which `prompts` has a step's examples, and the examples, with replies as the judge writes them.
+    """A step's examples with their name in `prompts`, and replies in the judge's format.
 
-    UserError if they cannot be read or a reply is not one of `model`.
+    UserError if they cannot be read, or if a reply does not fit `model`.
     """
     if step.examples is None:
         return "", ()
@@ -37,7 +37,7 @@ def examples_of(step: StepConfig, model: type[BaseModel], prompts: Prompts) -> t
 def example_problems(
     step: StepConfig, model: type[BaseModel], known: Collection[str], prompts: Prompts, key: str
 ) -> Iterator[Problem]:
-    """What is wrong with a step's examples; `known` are the variables of its prompt, whose tags may be named too."""
+    """What is wrong with a step's examples. They may use `known`, the variables of its prompt, and their tags."""
     try:
         given = step.examples if isinstance(step.examples, list) else _listed(step.examples or "", prompts)
     except UserError as error:
@@ -48,7 +48,7 @@ def example_problems(
         where = f"{key}[{number}]"
         if not is_mapping(one) or REPLY not in one:
             yield Problem(
-                "an example is fields of a case and the `reply`", where, "such as {answer: ..., reply: {...}}"
+                "an example has fields of a case and the `reply`", where, "such as {answer: ..., reply: {...}}"
             )
             continue
         for name in sorted({str(name) for name in one} - {REPLY, *known}):
@@ -69,12 +69,16 @@ def _listed(name: str, prompts: Prompts) -> Sequence[object]:
     except yaml.YAMLError as error:
         raise UserError(Problem(f"the examples are not YAML: {' '.join(str(error).split())}", name)) from None
     if not is_sequence(listed) or not listed:
-        raise UserError(Problem("the examples are not a list", name, "each is fields of a case and the `reply`"))
+        raise UserError(
+            Problem(
+                "the examples are not a list", name, "write a list; each entry has fields of a case and the `reply`"
+            )
+        )
     return listed
 
 
 def _kept(step: StepConfig, prompts: Prompts) -> str:
-    """Keep examples of the YAML among the prompts, by their content, so that they count and are shown as these are."""
+    """Add the YAML's examples to the prompts, named by their content; so they are hashed and shown like prompts."""
     text = yaml.safe_dump(step.examples, allow_unicode=True, sort_keys=False)
     name = f"{step.prompt} examples {hashlib.sha256(text.encode()).hexdigest()[:8]}"
     prompts.keep(name, text)
@@ -82,9 +86,9 @@ def _kept(step: StepConfig, prompts: Prompts) -> str:
 
 
 def _reply(step: StepConfig, model: type[BaseModel], reply: object) -> object:
-    """A reply as the judge writes it: with its item's number if there is one for each item."""
+    """A reply as the judge writes it: a step with `one_per` numbers its replies."""
     if step.one_per is None:
         return json.loads(model.model_validate(reply).model_dump_json())
     if not is_sequence(reply):
-        raise ValueError("a step with one_per has a list of replies, one for each item of the example")
+        raise ValueError("a step with one_per needs a list of replies, one for each item of the example")
     return json.loads(model.model_validate(numbered_results(map(as_map, reply))).model_dump_json())

@@ -37,7 +37,7 @@ LONGEST = 50_000
 
 
 class MarkupOperation(BaseOperation):
-    """Checks that a text is in a markup language, with the elements that it must have."""
+    """Checks that a text is valid markup and has the required elements."""
 
     op: str
     elements: list[Word] = Field(default_factory=list[Word])
@@ -67,7 +67,7 @@ class XmlOperation(MarkupOperation, QuickOperation):
     """Checks that a text is well-formed XML. A document type with entities is refused, and nothing is fetched.
 
     Attributes:
-        elements: Elements that it must have, each as the path from the root: answer.source.
+        elements: Elements that it must have, each as a path from the root, such as answer.source.
     """
 
     model_config = with_examples({"op": "xml", "elements": ["loan.days"]})
@@ -87,7 +87,7 @@ class XmlOperation(MarkupOperation, QuickOperation):
                 missing.pop(tuple(here), None)
 
         def refuse(*_: object) -> None:
-            raise _MarkupError("it declares entities, which are not read")
+            raise _MarkupError("it declares entities, which are not allowed")
 
         parser.StartElementHandler = begin
         parser.EndElementHandler = lambda _: here.pop()
@@ -100,9 +100,9 @@ class XmlOperation(MarkupOperation, QuickOperation):
 
 
 class HtmlOperation(MarkupOperation):
-    """Checks that a text is HTML, a document or a part of one: each element is known and closed, no text outside.
+    """Checks that a text is an HTML document or fragment: known elements, all closed, no text outside.
 
-    End tags may be left out where HTML allows it. Attributes, and which element may stand in which, are not checked.
+    End tags may be omitted where HTML allows it. Attributes and nesting rules are not checked.
 
     Attributes:
         elements: Elements that it must have, by name.
@@ -125,7 +125,7 @@ class SqlOperation(BaseOperation):
     """Checks that a text is one SQL statement. Only its syntax is read, by sqlglot; tables and columns are not known.
 
     Attributes:
-        dialect: The database whose syntax it must have; null: what is common to most.
+        dialect: The database whose syntax applies; null: syntax common to most databases.
         reads_only: true: it must be a query, such as SELECT; false: it may change data and tables, too.
     """
 
@@ -145,28 +145,28 @@ class SqlOperation(BaseOperation):
         return RuleFinding(fault is None, f"the {name} is {fault or 'one SQL statement'}")
 
     def _fault(self, text: str) -> str | None:
-        """Why a text is not one statement as wanted."""
+        """Why a text is not one valid statement; "" if it is one."""
         import sqlglot
         from sqlglot import exp
         from sqlglot.errors import ParseError, SqlglotError
 
         if len(text) > LONGEST:
-            return f"too long to be read as SQL: {len(text):,} characters, of {LONGEST:,} at most"
+            return f"too long for SQL: {len(text):,} characters; the maximum is {LONGEST:,}"
         try:
             found = [one for one in sqlglot.parse(text, dialect=self.dialect) if one is not None]
         except ParseError as error:
             fault = error.errors[0]
             return f"not SQL: line {fault['line']}, column {fault['col']}: {one_line(fault['description'], 100)}"
-        except SqlglotError:  # such as a quotation mark without its other half
-            return "not SQL: it cannot be split into words"
+        except SqlglotError:  # such as an unclosed quotation mark
+            return "not SQL: it cannot be split into tokens"
         except RecursionError:
-            return "nested too deeply to be read as SQL"
+            return "nested too deeply for SQL"
         if len(found) != 1:
-            return f"{len(found)} SQL statements" if found else "not SQL: there is no statement"
+            return f"{len(found)} SQL statements" if found else "not SQL: it is empty"
         if isinstance(found[0], exp.Query):
             return None
         if not isinstance(
             found[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
         ):
-            return "not SQL: it is not a statement"  # sqlglot takes any two words for a column and its alias
-        return "SQL that does more than read" if self.reads_only else None
+            return "not SQL: it is not a statement"  # sqlglot reads any two words as a column and its alias
+        return "SQL that does more than read data data" if self.reads_only else None

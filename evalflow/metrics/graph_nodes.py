@@ -1,4 +1,4 @@
-"""The nodes of a decision graph, and everything about a graph that can be wrong before a case is read."""
+"""The nodes of a decision graph, and the checks of a graph that need no case."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from evalflow.metrics.topology import END, certain, ordered, reached
 from evalflow.prompts import Prompts
 
 FIELD = "answer"
-"""The case field that a node checks, unless its operation names another."""
+"""The field that a node checks if its operation names none."""
 
 
 class GraphNode(StepInputs, Route):
-    """One step of the way: it asks the judge, checks a field, or computes a number, and says where to go from there.
+    """One step: it asks the judge, checks a field, or computes a number, and says which node is next.
 
     Attributes:
         prompt: Asks the judge: a template of the prompt folders.
         returns: The judge's reply.
-        by: The field of the reply that decides; null: its only label, boolean or number.
+        by: The field of the reply that selects the branch; null: its only label, boolean or number.
         check: Checks a field without a judge: an operation of metrics of the kind `check`.
-        rule: Computes a number from 0 to 1 from the replies so far, by a score rule. Without a way on, it is the score.
-        branches: Ways by the value that decides; the first that fits is taken.
+        rule: Computes a number from 0 to 1 from the replies so far, by a score rule. If no node follows, it is the
+            score.
+        branches: The branches; the first that fits the value is taken.
     """
 
     model_config = with_examples(
@@ -60,7 +61,7 @@ class GraphNode(StepInputs, Route):
         return self.branches or [self]
 
     def step(self, name: str) -> StepConfig | None:
-        """What the judge is asked; None for a node that asks nothing."""
+        """The step that asks the judge; None if the node asks nothing."""
         if self.prompt is None or self.returns is None:
             return None
         inputs = {key: getattr(self, key) for key in StepInputs.model_fields}
@@ -68,7 +69,7 @@ class GraphNode(StepInputs, Route):
 
     @property
     def deciding_field(self) -> str | None:
-        """The field of the reply that decides; None if there is no such field, or several."""
+        """The field of the reply that selects the branch; None if there is no such field, or several."""
         fields = [name for name, declared in (self.returns or {}).items() if isinstance(declared, Decided)]
         return self.by or (fields[0] if len(fields) == 1 else None)
 
@@ -77,7 +78,7 @@ class GraphNode(StepInputs, Route):
 
 
 class GraphMetricConfig(ChainConfig):
-    """A decision graph: nodes that ask, check or compute, each with the ways from there.
+    """A decision graph: each node asks, checks or computes, and says which node is next.
 
     Attributes:
         start: The first node.
@@ -90,7 +91,7 @@ class GraphMetricConfig(ChainConfig):
 
     @cached_property
     def steps(self) -> Mapping[str, StepConfig]:
-        """What the judge is asked, by node."""
+        """The steps that ask the judge, by node."""
         found = {name: node.step(name) for name, node in self.nodes.items()}
         return {name: step for name, step in found.items() if step is not None}
 
@@ -111,9 +112,11 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
     order, cycles = ordered(config.graph)
     for cycle in cycles:
         what = f"the nodes lead in a circle: {' -> '.join(cycle)}"
-        yield Problem(what, f"{where}.nodes.{cycle[-2]}", f"lead {cycle[-2]} elsewhere, or to a score")
+        yield Problem(what, f"{where}.nodes.{cycle[-2]}", f"let {cycle[-2]} go elsewhere, or to a score")
     if not config.steps:
-        yield Problem("no node asks the judge", f"{where}.nodes", "the kind check needs none: `show check`")
+        yield Problem(
+            "no node asks the judge", f"{where}.nodes", "for rules without a judge use the kind check: `show check`"
+        )
     if config.start not in config.nodes:
         return
     found = reached(config.start, config.graph)
@@ -121,7 +124,9 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
     for own, node in config.nodes.items():
         key = f"{where}.nodes.{own}"
         if own not in found:
-            yield Problem(f"no way leads to the node {own!r}", key, f"lead a branch to it, `next: {own}`, or delete it")
+            yield Problem(
+                f"no path leads to the node {own!r}", key, f"lead a branch to it, `next: {own}`, or delete it"
+            )
             continue
         earlier = {step: config.steps[step] for step in config.steps if step in known.get(own, ())}
         if step := config.steps.get(own):
@@ -138,22 +143,22 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
 
 
 def _shape_problems(node: GraphNode, key: str) -> Iterator[Problem]:
-    """What is missing or too much in one node, without a look at others."""
+    """Missing and superfluous keys of one node."""
     acts = [act for act in ("prompt", "check", "rule") if getattr(node, act) is not None]
     if len(acts) != 1:
         has = " and ".join(acts) or "none of them"
-        yield Problem(f"a node has one of `prompt`, `check` and `rule`; this one has {has}", key)
+        yield Problem(f"a node needs exactly one of `prompt`, `check` and `rule`; this one has {has}", key)
         return
     extra = [name for name in ("returns", "by", *StepInputs.model_fields) if getattr(node, name) is not None]
     if acts == ["prompt"] and node.returns is None:
-        yield Problem("`returns` is required", key, "say what the judge replies: returns: {reason: str, holds: bool}")
+        yield Problem("`returns` is required", key, "declare the judge's reply: returns: {reason: str, holds: bool}")
         return
     if acts != ["prompt"] and extra:
         yield Problem(f"`{extra[0]}` belongs to a node with a `prompt`", f"{key}.{extra[0]}")
         return
     if node.branches is None:
         if node.by:
-            yield Problem("`by` decides between `branches`, and there are none", f"{key}.by")
+            yield Problem("`by` selects one of `branches`, but there are no branches", f"{key}.by")
         return
     try:
         declared = _decided(node)
@@ -164,7 +169,7 @@ def _shape_problems(node: GraphNode, key: str) -> Iterator[Problem]:
 
 
 def _decided(node: GraphNode) -> Decided:
-    """The type of the value that decides; ValueError if there is none."""
+    """The type of the value that selects the branch; ValueError if there is none."""
     if node.check:
         return BoolType(type="bool")
     if node.rule:
@@ -172,30 +177,30 @@ def _decided(node: GraphNode) -> Decided:
     returns = node.returns or {}
     if node.one_per:
         raise ValueError(
-            "a node with `one_per` has several replies; let a node with a `rule` compute one number of them"
+            "a node with `one_per` has several replies; use a node with a `rule` to compute one number from them"
         )
     if node.by and node.by not in returns:
         raise ValueError(f"the reply has no field {node.by!r}; {did_you_mean(node.by, returns)}")
     field = node.deciding_field
     if field is None:
         fields = [name for name, declared in returns.items() if isinstance(declared, Decided)]
-        what = f"say which decides: `by: {' or '.join(fields)}`" if fields else "give it a label, a bool or a number"
+        what = f"choose one: `by: {' or '.join(fields)}`" if fields else "give it a label, a bool or a number"
         raise ValueError(f"the reply has {len(fields)} fields that can decide; {what}")
     declared = returns[field]
     if not isinstance(declared, LabelType | BoolType | NumberType):
-        raise ValueError(f"{field!r} is a {declared.type}; a label, a bool or a number can decide")
+        raise ValueError(f"{field!r} is a {declared.type}; branches need a label, a bool or a number")
     return declared
 
 
 def _way_problems(node: GraphNode, config: GraphMetricConfig, key: str) -> Iterator[Problem]:
-    """Ways that lead nowhere, or to two places."""
+    """Nodes and branches that lead nowhere, or to two places."""
     own = [name for name in ("branches", "next", "score") if getattr(node, name) is not None]
     if len(own) > 1:
         yield Problem(
-            f"a node continues by one of `branches`, `next` and `score`; this one has {' and '.join(own)}", key
+            f"a node needs exactly one of `branches`, `next` and `score`; this one has {' and '.join(own)}", key
         )
     elif not own and node.rule is None:
-        yield Problem("the way ends here without a score", key, "give the node `branches`, `next` or `score`")
+        yield Problem("the path ends here without a score", key, "give the node `branches`, `next` or `score`")
     for place, way in enumerate(node.ways):
         at = f"{key}.branches[{place}]" if node.branches else key
         if node.branches and (way.next is None) == (way.score is None):

@@ -26,17 +26,17 @@ _FAULT = Work("evalflow.limited.javascript:fault", imports=("quickjs",))
 
 
 class JavaScriptOperation(BaseOperation):
-    """Runs JavaScript over a text, as promptfoo does. It has no files, network, modules or timers, and two seconds.
+    """Runs JavaScript over a text, as promptfoo does: two seconds at most; no files, network, modules or timers.
 
     `output` is the text, `context.vars` has the variables of the case. One line is an expression; several lines are the
-    body of a function. It must return true, a number above 0, or an object whose `pass` is true; if it throws or
-    returns anything else, the rule does not hold, whatever `inverse` is.
+    body of a function. It passes if it returns true, a number above 0, or an object whose `pass` is true. If it
+    throws, or returns a value of another type, the rule fails even with `inverse`.
 
     Attributes:
         script: The script.
-        parsed: Whether `output` is the value of the text's JSON; a text that is not JSON stays a text.
+        parsed: Whether to parse the text as JSON for `output`; a text that is not JSON stays a text.
         least: The lowest number that passes; null: any above 0.
-        inverse: Whether the script must fail the text instead.
+        inverse: Whether the rule holds if the script does not pass.
     """
 
     model_config = with_examples(
@@ -70,7 +70,7 @@ class JavaScriptOperation(BaseOperation):
         passes = grade is not None and (grade > 0 if self.least is None else grade >= self.least)
         wanted = "above 0" if self.least is None else f"at least {self.least:g}"
         said = self._said("NaN" if grade is None else f"{grade:g}")
-        return RuleFinding(passes is not self.inverse, f"{said}; a pass is {wanted}")
+        return RuleFinding(passes is not self.inverse, f"{said}; to pass: {wanted}")
 
     def _said(self, returned: str) -> str:
         return f"the script returns {returned}: {one_line(self.script, _SHOWN)}"

@@ -1,4 +1,4 @@
-"""The operation on JSON by a JSON Schema, and what operations share that read JSON."""
+"""The JSON Schema operation, and shared parts of the operations that read JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JsonSchemaOperation(BaseOperation):
 
     Attributes:
         schema_: The JSON Schema, in YAML as `schema`; {} accepts any JSON.
-        anywhere: false: the whole text must be JSON; true: one JSON object somewhere in the text is enough.
+        anywhere: false: the whole text must be JSON; true: one valid JSON object anywhere in the text is enough.
     """
 
     model_config = with_examples(
@@ -43,7 +43,7 @@ class JsonSchemaOperation(BaseOperation):
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         if self.anywhere and isinstance(value, str):
             faults = map(self._fault, objects_in(value))
-            first = next(faults, "it has no JSON object")
+            first = next(faults, "it contains no JSON object")
             fault = None if first is None or None in faults else first
         else:
             try:
@@ -60,9 +60,10 @@ class JsonSchemaOperation(BaseOperation):
 
 
 def json_schema(schema: Mapping[str, object]) -> Fault:
-    """Build a function that returns the first error of a document by a JSON Schema, or None if it is valid.
+    """Build a function that returns a document's first error by the schema, or None if it is valid.
 
-    ValueError for an invalid schema, or one that refers to something outside of it; LimitExceeded, also when called.
+    ValueError if the schema is invalid or refers to something outside of it. Both this and the function may raise
+    LimitExceeded.
     """
     text = json_text(schema)
     _FAULTS.call({"schema": text, "documents": []}, PATIENCE_S, "the JSON Schema")
@@ -75,13 +76,13 @@ def json_schema(schema: Mapping[str, object]) -> Fault:
 
 
 class NoJson(ValueError):
-    """A text is not JSON; the message says why."""
+    """Raised if a text is not JSON; the message says why."""
 
 
 def json_of(value: object) -> object:
     """Parse a text as JSON, or raise NoJson; other values are returned unchanged.
 
-    ValueError or RecursionError for JSON that Python cannot hold, such as a number of thousands of digits.
+    ValueError or RecursionError if Python cannot hold the value, such as a number of thousands of digits.
     """
     if not isinstance(value, str):
         return value
@@ -90,12 +91,12 @@ def json_of(value: object) -> object:
     except json.JSONDecodeError as error:
         raise NoJson(f"not JSON: {error}") from None
     if not is_finite(found):
-        raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
+        raise Unusable("a number in it is too large to compare; the limit is about 1.8e308")
     return found
 
 
 def objects_in(text: str) -> list[object]:
-    """The JSON objects that stand in a text, without those inside of another; LimitExceeded if it takes too long."""
+    """The outermost JSON objects in a text; LimitExceeded if it takes too long."""
     check_time = deadline(PATIENCE_S, "reading the JSON in the text")
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     found: list[object] = []
@@ -109,7 +110,7 @@ def objects_in(text: str) -> list[object]:
             place += 1
         place = text.find("{", place)
     if not is_finite(found):
-        raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
+        raise Unusable("a number in it is too large to compare; the limit is about 1.8e308")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Score rules over the items of a list, each with what it does when there are none."""
+"""Score rules over the items of a list, including what an empty list scores."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ListRule(Strict):
     """A rule over the items of a list; it reads the key `field` of each, unless the items are plain values.
 
     Attributes:
-        when_empty: The score if there is nothing to count: a number from 0 to 1, or undefined.
+        when_empty: The score if no item counts: a number from 0 to 1, or undefined.
     """
 
     op: str
@@ -88,7 +88,7 @@ class ListRule(Strict):
         return Result(self.when_empty, self.when_empty)
 
     def _nothing(self, listed: Rows) -> str:
-        """Why nothing is counted; empty if something is."""
+        """Why no item counts; "" if some do."""
         return "" if listed.rows else f"there are no {listed.noun}"
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
@@ -122,7 +122,7 @@ class HitRule(ListRule):
 
     @property
     def denominator(self) -> Sequence[object] | None:
-        """The values that are counted at all; None: all."""
+        """The values of the items that count; None: all."""
         return None
 
     def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
@@ -132,7 +132,7 @@ class HitRule(ListRule):
             if fault := value_fault(declared, value):
                 yield Problem(fault[0], f"{where}.{key}", fault[1])
         if self.denominator is not None and not any(hit in self.denominator for hit in self.hits):
-            yield Problem("what counts is not in `among`, so the share would always be 0", f"{where}.among")
+            yield Problem("no counted value is in `among`, so the share would always be 0", f"{where}.among")
 
     def _nothing(self, listed: Rows) -> str:
         among = self.denominator
@@ -141,7 +141,7 @@ class HitRule(ListRule):
         return f"none of the {len(listed.rows)} {listed.noun} is {', '.join(map(str, among))}"
 
     def _reason(self, listed: Rows, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """Quote the items that speak against the answer: the misses, or the hits if lower is better."""
+        """Quote the items that lower the score: the misses, or the hits if lower is better."""
         cells = self._cells(listed)
         counted = [i for i, cell in enumerate(cells) if self.denominator is None or cell in self.denominator]
         lower = direction == "lower_is_better"
@@ -168,8 +168,8 @@ class ShareRule(HitRule):
     """The share of hits among the items whose `field` is in `among`.
 
     Attributes:
-        missed: A list in a reply with what should be there and is not, such as steps that a plan lacks: each counts as
-            an item that is not a hit.
+        missed: A list in a reply of things that are missing, such as steps that a plan lacks. Each counts as an item
+            that is not a hit.
     """
 
     model_config = with_examples(
@@ -210,7 +210,7 @@ class ShareRule(HitRule):
         return rows_at(self.missed, replies) if self.missed else Rows((), None, (), "")
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """What is missed first: no quotation of the answer shows it."""
+        """Missing items come first, since quotes from the answer do not show them."""
         missed = self._missed(replies)
         told = super().reason(replies, direction, weighted)
         count = len(missed.rows)
@@ -220,7 +220,7 @@ class ShareRule(HitRule):
         return f"{count} {noun}: {quotes(missed, range(count), None)}; {told}"
 
     def _reason(self, listed: Rows, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """See `HitRule`; for an expectation, the items less likely right than not, or else the weakest one."""
+        """As in `HitRule`. For an expectation, quote the items that are probably wrong, else the weakest one."""
         rows, used = distributions(listed, self.field, weighted and self.among is None)
         if not used or not rows:
             return super()._reason(listed, replies, direction, weighted)
@@ -231,7 +231,7 @@ class ShareRule(HitRule):
         quoted = quotes(listed, [i for i in order if right[i] < 0.5] or order[:1], replies.get(self.of))
         if len(chances) == 1:
             return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {self._condition}: {quoted}"
-        # The quotes come first: they say most, and a terminal cuts the end of the line.
+        # The quotes come first: they matter most, and a terminal cuts the end of the line.
         head = f"{'most' if lower else 'least'} {self._condition}: {quoted}"
         return f"{head}; {len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f}"
 
@@ -239,7 +239,7 @@ class ShareRule(HitRule):
 class AveragePrecisionRule(HitRule):
     """Average precision of a ranking: the mean, over the hits, of precision at their ranks.
 
-    Verdicts count as replied: item probabilities give no expectation of average precision.
+    Uses verdicts, not probabilities: the probabilities of single items do not give the expected average precision.
     """
 
     model_config = with_examples({"op": "average_precision", "of": "verdicts", "field": "verdict", "equals": "useful"})
@@ -257,7 +257,7 @@ class AveragePrecisionRule(HitRule):
 
 
 class NumberListRule(ListRule):
-    """A rule over the numbers of items: a boolean or bounded number mapped to 0..1, or a label by the table `values`.
+    """A rule over a number of each item: a boolean or bounded number mapped to 0..1, or a label by the table `values`.
 
     Attributes:
         values: The number, from 0 to 1, of each label; required if the field is a label.
@@ -270,7 +270,7 @@ class NumberListRule(ListRule):
             yield from table_problems(declared, self.values, where)
         elif isinstance(declared, LabelType):
             table = f"values: {{{', '.join(f'{label}: ...' for label in declared.labels)}}}"
-            what = "a number or bool is wanted, but the field is a label"
+            what = "expected a number or bool, but the field is a label"
             yield Problem(what, f"{where}.field", f"give each label its number: {table}")
         else:
             yield from number_problems(declared, where)
@@ -311,7 +311,7 @@ class MeanRule(NumberListRule):
 
 
 class LowestRule(NumberListRule):
-    """The lowest number of the items: one bad item decides. Probabilities of single items give no expectation of it."""
+    """The lowest number of the items. Uses verdicts: the probabilities of single items do not give its expectation."""
 
     model_config = with_examples(
         {
@@ -335,7 +335,9 @@ class LowestRule(NumberListRule):
 
 
 class PenaltiesRule(ListRule):
-    """1 less the penalty of each item, and never below 0. Probabilities of single items give no expectation of it.
+    """1 minus the penalties of the items, at least 0.
+
+    Uses verdicts: probabilities of single items do not give its expectation.
 
     Attributes:
         values: The penalty, from 0 to 1, for each label.
@@ -371,7 +373,7 @@ class PenaltiesRule(ListRule):
 def average_precision(hits: Sequence[bool]) -> float:
     """The sum over the ranks k of a hit of P@k, divided by the number of hits; P@k is the share of hits in the first k.
 
-    Every item was judged, so a ranking without a hit has 0, the worst value, and is not undefined. (Manning, Raghavan
+    A ranking without a hit scores 0, not undefined, since every item was judged. (Manning, Raghavan
     and Schütze, 2008, section 8.4, over the retrieved items; the contextual precision of deepeval and the context
     precision of ragas.)
     """

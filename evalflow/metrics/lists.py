@@ -1,8 +1,7 @@
 """Lists that a judge writes: equal items count once, and a list is no longer than its text allows.
 
-A model that loops writes the same claim hundreds of times, or invents claims without end, and either would decide the
-score. Items are equal if they differ only in white space, in the case of letters, in the width of characters, or in the
-full stop at the end.
+A model in a loop may write the same claim hundreds of times, or invent claims without end; either would distort the
+score. Items are equal if they differ only in white space, case, character width or a final full stop.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from evalflow.values.segments import words
 _ENDS = re.compile(r"[^\w '\"]")
 _SPARE = 5
 _STOPS = " .。!;"
-"""What a text may end with and say the same; NFKC makes one of full-width signs."""
+"""Final signs that do not change the meaning; NFKC has already replaced full-width signs."""
 
 
 def most_items(text: str) -> int:
-    """How many items a list about a text may have: a third of its words, one for each sign between parts, and 5.
+    """How many items a list about a text may have: a third of its words, plus one per separator, plus 5.
 
-    Signs are all but letters, digits, spaces and quotation marks, so that a list of names passes, whatever separates
-    them: commas, bars, tabs, line ends of any script.
+    A separator is any character but letters, digits, spaces and quotation marks, so that a list of names passes
+    whatever separates them.
 
     Example:
         >>> most_items("The pool opens at 9 and costs 4 euros.")
@@ -40,10 +39,10 @@ def most_items(text: str) -> int:
 def checked_lists(
     step: StepConfig, ask: Ask, rows: Sequence[Mapping[str, object]], most: int | None = None
 ) -> tuple[list[object], int]:
-    """The rows of a reply with equal items of their lists folded into one, and how many were left out.
+    """The rows of a reply without duplicates in their lists, and the number of duplicates.
 
-    JudgeError if a list still has more than `most` items; None: more than its text allows, which is the step's
-    `source`, else all that the judge was shown.
+    JudgeError if a list still has more than `most` items. With None its text is the limit: the step's `source`, else
+    all that the judge was shown.
     """
     if not any(isinstance(declared, ListType) for declared in step.returns.values()):
         return list(rows), 0
@@ -75,8 +74,8 @@ class _ListReader:
         if len(kept) > self._most:
             noun, count = name.replace("_", " "), len(words(self._text))
             what = f"the judge listed {len(kept):,} {noun} for a text of {count:,} words (step {self._ask.step})"
-            advice = "if it invents or repeats itself, ask another model, or raise judge.temperature"
-            allowed = f"if the text has so many, allow them: ++metric.{self._ask.metric}.most_items={len(kept)}"
+            advice = "if it invents or repeats items, use another model or raise judge.temperature"
+            allowed = f"if the text really has so many, allow them: ++metric.{self._ask.metric}.most_items={len(kept)}"
             raise JudgeError("schema", f"{what}, and {self._most:,} are allowed: {advice}; {allowed}")
         return kept
 
@@ -85,7 +84,7 @@ class _ListReader:
 
 
 def _says_something(kind: RecordType) -> bool:
-    """Whether the items have a text, so that equal ones are one thing said twice, and not two equal verdicts."""
+    """Whether the items contain text. Then equal items are duplicates; without text they are just equal verdicts."""
     return any(isinstance(declared, StrType) for declared in kind.fields.values())
 
 

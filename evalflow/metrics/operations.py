@@ -1,6 +1,6 @@
 """Operations on one case field: texts, patterns, numbers and lengths; no model or network is used.
 
-`rulebook` lists all operations, and has those on other operations; formats such as JSON have modules of their own.
+`rulebook` lists all operations and has those that combine others; formats such as JSON have their own modules.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from evalflow.values.trajectories import listed
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 LetterCase = Literal["lower", "upper"]
 Read = tuple[str, str]
-"""A field that an operation reads, with the key path in the operation that names it; "" for the given field."""
+"""A field that an operation reads, and the key path that names it ("" for the metric's or check's field)."""
 _QUOTE = 80
 _TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = {
     "equals": (operator.eq, "equals", "does not equal"),
     "contains": (operator.contains, "contains", "does not contain"),
     "starts_with": (str.startswith, "starts with", "does not start with"),
     "ends_with": (str.endswith, "ends with", "does not end with"),
-}  # text comparisons, with the phrases for yes and no; each but the last two also as `not_`
+}  # text comparisons with their phrases for yes and no; all but the last two also exist as `not_`
 _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "less_than": (operator.lt, "less than"),
     "less_than_equals": (operator.le, "at most"),
@@ -55,7 +55,7 @@ BLANKS = "\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + 
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """The result of an operation on a field, with a one-line reason that holds whether or not it is negated."""
+    """The result of an operation on a field. The one-line reason is also true if the operation is negated."""
 
     passed: bool
     reason: str
@@ -73,15 +73,15 @@ class BaseOperation(Strict):
 
     @property
     def quick(self) -> bool:
-        """Whether it is fast for any text, and may run in the event loop."""
+        """Whether it is fast for any text, so that it may run in the event loop."""
         return False
 
     def reads(self, field: str) -> Iterator[Read]:
-        """The fields that it reads, where `field` is the given one."""
+        """The fields that it reads; `field` is the metric's or check's own."""
         yield ("", field) if self.field is None else ("field", self.field)
 
     def apply(self, field: str, fields: Mapping[str, object]) -> RuleFinding:
-        """Check the operation's own field, else the given one; LimitExceeded if that takes too long."""
+        """Check the operation's own field, else `field`; LimitExceeded if that takes too long."""
         name = self.field or field
         return self.test(name, look_up(name, fields), fields)
 
@@ -99,9 +99,9 @@ class QuickOperation(BaseOperation):
 
 
 class AgainstOperation(QuickOperation):
-    """Compares a field with either `value` or another field, `against`; a list there has several, any of which counts.
+    """Compares a field with `value` or with another field, `against`.
 
-    A list is compared with a list as a whole.
+    If only `against` is a list, matching one entry is enough; two lists are compared as wholes.
     """
 
     against: Word | None = None
@@ -112,7 +112,9 @@ class AgainstOperation(QuickOperation):
         found = TEMPLATE.fullmatch(value.strip()) if isinstance(value, str) else None
         if found and found["name"] in FIELDS:
             field = found[0].strip("{}- ")
-            raise ValueError(f"{found[0]} would be taken letter for letter; to compare with the case: against: {field}")
+            raise ValueError(
+                f"{found[0]} would be compared literally; to compare with the case's field: against: {field}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -127,19 +129,19 @@ class AgainstOperation(QuickOperation):
             yield "against", self.against
 
     def others(self, value: object, fields: Mapping[str, object]) -> Sequence[object]:
-        """What stands in `against` to compare a value with."""
+        """The values of `against` to compare a value with."""
         assert self.against is not None
         return (look_up(self.against, fields),) if isinstance(value, list) else references_at(self.against, fields)
 
 
 class TextChanges(Strict):
-    """How a text is changed before a rule is applied.
+    """Normalisation of a text before a rule is applied.
 
     Attributes:
-        normalize: The Unicode form that texts are brought to, since an accented letter has several spellings; null
-            leaves them as they are.
+        normalize: The Unicode form to convert texts to, since an accented letter has several encodings; null:
+            unchanged.
         trim: Whether to strip white space around them.
-        letter_case: lower or upper: the case that the letters are brought to; a text to compare with keeps its own.
+        letter_case: lower or upper: convert the field's text to this case; the text to compare with is unchanged.
     """
 
     normalize: NormalForm | None = "NFC"
@@ -152,13 +154,13 @@ class TextChanges(Strict):
         return text.lower() if self.letter_case == "lower" else text.upper() if self.letter_case == "upper" else text
 
     def tidied(self, text: str) -> str:
-        """A text in the wanted Unicode form, without white space around it if that does not count."""
+        """A text in the configured Unicode form, stripped if `trim` is set."""
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
         return text.strip(BLANKS) if self.trim else text
 
 
 class SpellingOperation(TextChanges, QuickOperation):
-    """What counts as the same text.
+    """Settings for comparing texts.
 
     Attributes:
         case_sensitive: Whether upper and lower case differ.
@@ -167,12 +169,12 @@ class SpellingOperation(TextChanges, QuickOperation):
     case_sensitive: bool = True
 
     def form(self, text: str) -> str:
-        """A text to compare with, as it is compared."""
+        """The text to compare with, normalised."""
         text = self.tidied(text)
         return text if self.case_sensitive else text.casefold()
 
     def own_form(self, text: str) -> str:
-        """The text of the field as it is compared."""
+        """The field's text, normalised."""
         text = self.changed(text)
         return text if self.case_sensitive else text.casefold()
 
@@ -296,7 +298,7 @@ class PatternOperation(SearchOperation):
 
 
 class Limits(Strict):
-    """Limits of a number, which are allowed themselves.
+    """Inclusive limits of a number.
 
     Attributes:
         min: The smallest number allowed.
@@ -326,7 +328,7 @@ class Limits(Strict):
 
 
 class CountOperation(SearchOperation, Limits):
-    """Counts the matches of a regular expression, which do not overlap."""
+    """Counts the non-overlapping matches of a regular expression."""
 
     model_config = with_examples({"op": "count", "pattern": "\\?", "max": 1})
     op: Literal["count"]
@@ -339,7 +341,7 @@ class CountOperation(SearchOperation, Limits):
 
 
 class NumberOperation(AgainstOperation):
-    """Compares a number with another. A text that spells out a number counts as one; anything else fails.
+    """Compares a number with another. A text such as "3.5" counts as a number; anything else fails.
 
     Attributes:
         value: The other number.
@@ -368,7 +370,7 @@ class NumberOperation(AgainstOperation):
 
 
 class ComparisonOperation(NumberOperation):
-    """Says which of two numbers is larger. A text that spells out a number counts as one; anything else fails."""
+    """Says which of two numbers is larger. A text such as "3.5" counts as a number; anything else fails."""
 
     model_config = with_examples(
         {"op": "less_than", "value": 5},
@@ -384,7 +386,7 @@ class ComparisonOperation(NumberOperation):
 
 
 class ToleranceOperation(NumberOperation):
-    """Says whether a number is close to another: it differs by `tolerance` at most, or by this share of the other.
+    """Says whether two numbers are close: they differ by at most `tolerance`, or by `relative` as a share of the other.
 
     Attributes:
         tolerance: The largest difference.
@@ -397,7 +399,7 @@ class ToleranceOperation(NumberOperation):
     relative: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def _compare(self, number: float, limit: float) -> tuple[bool, str]:
-        # In decimals, as people write them: 1.1 is within 0.1 of 1, though its binary fraction is not.
+        # Decimal arithmetic, as people expect: 1.1 is within 0.1 of 1, although its binary fraction is not.
         one, other, tolerance, relative = (
             Decimal(repr(float(given))) for given in (number, limit, self.tolerance, self.relative)
         )
@@ -406,7 +408,7 @@ class ToleranceOperation(NumberOperation):
 
 
 class LengthOperation(TextChanges, QuickOperation, Limits):
-    """Counts what a text or a list has, and compares the number with limits, which are allowed themselves.
+    """Counts the characters, words, lines or items of a value and compares the count with inclusive limits.
 
     Attributes:
         unit: What is counted: characters, words (between white space; each character where a script has no spaces) and
@@ -427,7 +429,7 @@ class LengthOperation(TextChanges, QuickOperation, Limits):
 
 
 def counted(unit: str, value: object) -> int | None:
-    """How many characters, words or lines a text has, or `items` a list, also one in a text; None without a list."""
+    """The number of characters, words or lines of a text, or of items of a list; None if it has no list of items."""
     if unit != "items":
         return _UNITS[unit](written(value))
     if isinstance(value, str):
@@ -439,7 +441,7 @@ def counted(unit: str, value: object) -> int | None:
 
 
 def spelled_number(value: object) -> float | None:
-    """The number that a value is or spells out; None for anything else, including true and false."""
+    """The value as a number, parsed if it is a text; None for anything else, including true and false."""
     number = number_of(value)
     try:
         return None if number is None else float(number)

@@ -23,7 +23,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def word(field: str | None, value: object) -> str:
-    """A value as shown in a sentence."""
+    """A value in a sentence, named if it would not explain itself."""
     if isinstance(value, bool):
         name = (field or "true").replace("_", " ")
         return name if value else f"not {name}"
@@ -37,7 +37,7 @@ def quotes(listed: Rows, indices: Sequence[int], observed: Observed | None) -> s
 
 
 def quote(listed: Rows, index: int, observed: Observed | None) -> str:
-    """An item with the judge's remark on it."""
+    """An item, with the judge's remark on it."""
     about = listed.about[index] if index < len(listed.about) else listed.rows[index]
     quoted = f'"{one_line(_text(about), QUOTE)}"'
     comment = remark(listed.rows[index], observed)
@@ -45,7 +45,7 @@ def quote(listed: Rows, index: int, observed: Observed | None) -> str:
 
 
 def remark(row: object, observed: Observed | None) -> str | None:
-    """The judge's reason: the field of that name; in the reply to a step that has none, the first text."""
+    """The judge's remark: the field `reason`, else the first text of the reply."""
     if not is_mapping(row):
         return None
     fields = observed.step.returns if observed else {}

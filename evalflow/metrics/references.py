@@ -1,4 +1,4 @@
-"""What an answer is compared with. Any one of several references is right, so the best one counts."""
+"""References to compare an answer with. Each of several references is right, so the best match counts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ANY_IS_RIGHT = "Each of these answers is right; one of them is enough:"
 
 
 def references_at(path: str, fields: Mapping[str, object]) -> Sequence[object]:
-    """What stands at a field to compare with: the entries of a list, or the one value."""
+    """The references at a field: the entries of a list, or the single value."""
     value = look_up(path, fields)
     return value if is_sequence(value) else (value,)
 
 
 def any_right(reference: str | Sequence[str] | None) -> str | None:
-    """The references as a judge reads them: one text, which says of several that each of them is right."""
+    """The references as one text for a judge, which says that each is right if there are several."""
     if reference is None or isinstance(reference, str):
         return reference
     texts = [text for text in texts_of(reference) if text.strip()]
@@ -27,14 +27,17 @@ def any_right(reference: str | Sequence[str] | None) -> str | None:
 
 
 def which(place: int, references: Sequence[str]) -> str:
-    """Which of several references counted, for the reason of a score; empty if there is one only."""
+    """For the reason of a score: which of several references counted; "" if there is only one."""
     if len(references) < 2:
         return ""
     return f'the best of {len(references)} references: "{one_line(references[place], QUOTE)}"'
 
 
 def best_outcome(outcomes: Sequence[Outcome], references: Sequence[str], direction: Direction) -> Outcome:
-    """The best score by one of the references; an error by any of them leaves the best unknown."""
+    """The best score over the references.
+
+    If one of them is an error, the outcome is an error, since the best is unknown.
+    """
     if len(outcomes) == 1:
         return outcomes[0]
     for status in ("error", "scored"):

@@ -23,7 +23,7 @@ _WEIGHTED_SAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of a judge or an embedder: least and most per score (None: it depends on the case), and once per run."""
+    """Calls of a judge or embedder: minimum and maximum per score (None: depends on the case), and once per run."""
 
     low: int = 0
     high: int | None = 0
@@ -36,7 +36,7 @@ def _for_each_step(declared: Declared) -> Calls:
 
 
 def g_eval_samples(strict: bool, weighting: object, given: int | None) -> int:
-    """How many replies of G-Eval are sampled if the judge gives no token probabilities."""
+    """How many replies G-Eval samples if the judge gives no token probabilities."""
     if strict:
         return 1
     return given or (_WEIGHTED_SAMPLES if weighting == "probability" else 1)
@@ -49,7 +49,7 @@ def _for_each_sample(declared: Declared) -> Calls:
 
 
 def _for_each_way(declared: Declared) -> Calls | None:
-    """The nodes that ask on the shortest and on the longest way through a graph; None if the YAML is not a graph."""
+    """How many nodes ask the judge on the shortest and the longest path; None if the YAML is not a graph."""
     nodes, start = declared.get("nodes"), str(declared.get("start"))
     known = {str(name): node for name, node in as_map(nodes).items() if is_object(node)}
     graph = {name: list(_next_of(node)) for name, node in known.items()}
@@ -89,7 +89,7 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls | None]]] 
     "python": ("python:PythonMetric", _NONE),
     "recorded": ("recorded:RecordedMetric", _NONE),
     "sql": ("sql:SqlMetric", _NONE),
-}  # The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes.
+}  # The class of each kind in `evalflow.metrics.kinds`, and its calls. `list` reads this without loading the classes.
 
 
 METRIC_KINDS: Kinds[MetricConfig, Metric] = Kinds(
@@ -98,11 +98,11 @@ METRIC_KINDS: Kinds[MetricConfig, Metric] = Kinds(
 
 
 def calls_of(declared: Declared) -> Calls | None:
-    """The calls of a metric, as far as its YAML shows; None if its kind is not built in."""
+    """The calls of a metric, estimated from its YAML; None if its kind is not built in."""
     _, calls = _BUILT_IN.get(str(declared.get("kind")), ("", None))
     return calls(declared) if callable(calls) else calls
 
 
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
-    """Build a metric; UserError lists every problem that shows without data, as in prompts and score rule."""
+    """Build a metric; UserError lists every problem that can be found without data."""
     return METRIC_KINDS.get(config.kind).build(name, config, prompts)

@@ -12,7 +12,7 @@ from evalflow.metrics.reasons import one_line
 
 Row = tuple[object, ...]
 _PAIRS = 1_000_000
-"""Pairs of rows that are compared one by one; more are sorted and compared place by place."""
+"""Maximum pairs of rows to compare one by one; with more, rows are sorted and compared in order."""
 _SHOWN = 3
 _CELL = 40
 
@@ -25,19 +25,19 @@ class ResultSet:
     rows: Sequence[Row]
 
     def arranged_as(self, columns: Sequence[str]) -> ResultSet | None:
-        """The same with its columns in the order of these names, whose case does not matter; None if they differ."""
+        """The same rows with columns in this order, by name without regard to case; None if the names differ."""
         left = [name.casefold() for name in self.columns]
         if sorted(left) != sorted(name.casefold() for name in columns):
             return None
         places: list[int] = []
         for name in columns:
             places.append(left.index(name.casefold()))
-            left[places[-1]] = "\0"  # of two columns with one name, each is taken once
+            left[places[-1]] = "\0"  # two columns may have the same name; each is used once
         return ResultSet(columns, [tuple(row[place] for place in places) for row in self.rows])
 
 
 def difference(expected: Sequence[Row], actual: Sequence[Row], *, ordered: bool, tolerance: float) -> str | None:
-    """What distinguishes the actual rows from those expected, in words; None if nothing does."""
+    """How the actual rows differ from the expected ones, in words; None if they are equal."""
     missing = list((Counter(expected) - Counter(actual)).elements())
     extra = list((Counter(actual) - Counter(expected)).elements())
     missing, extra = _without_close(missing, extra, tolerance)
@@ -49,19 +49,19 @@ def difference(expected: Sequence[Row], actual: Sequence[Row], *, ordered: bool,
         at = next((place for place, (one, other) in pairs if not _is_close(one, other, tolerance)), None)
         if at is not None:
             rows = f"{_shown(actual[at - 1])} instead of {_shown(expected[at - 1])}"
-            return f"the rows are the same, but not their order: row {at} is {rows}"
+            return f"the same rows in another order: row {at} is {rows}"
     return None
 
 
 def _without_close(missing: list[Row], extra: list[Row], tolerance: float) -> tuple[list[Row], list[Row]]:
-    """What is left of both after rows are paired that differ in numbers only, and within the tolerance."""
+    """The rows left on both sides after pairing those that differ only in numbers, within the tolerance."""
     groups: defaultdict[Row, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((missing, extra)):
         for row in rows:
             groups[_shape(row)][side].append(row)
     left: tuple[list[Row], list[Row]] = ([], [])
     for ours, theirs in groups.values():
-        # Of one shape, so that rows can be sorted by their numbers.
+        # Rows of one shape can be sorted by their numbers.
         ours.sort(key=_numbers)
         theirs.sort(key=_numbers)
         if len(ours) * len(theirs) > _PAIRS:
@@ -87,7 +87,7 @@ def _paired(ours: Sequence[Row], theirs: Sequence[Row], tolerance: float) -> lis
 
 
 def _shape(row: Row) -> Row:
-    """The row with a mark in the place of each number, which no cell can be."""
+    """The row with a marker in place of each number, which cannot be a cell's value."""
     return tuple(("number",) if _is_number(cell) else cell for cell in row)
 
 

@@ -1,4 +1,4 @@
-"""A step's declaration, the types of its reply, the pydantic models built from them, and the replies themselves.
+"""Steps: their declarations, the types of their replies, the pydantic models built from them, and the replies.
 
 A field's type is one of str, bool, int, float (both with `min` and `max`), label (with `labels`) and list (with
 `items`: a type, or a map of fields). A type without further keys may be written as its name alone.
@@ -65,7 +65,7 @@ class NumberType(Strict):
 
 
 class LabelType(Strict):
-    """One of several words. For a step with a `task` the first word is the positive one."""
+    """One of several words. In a step with a `task` the first word is the positive one."""
 
     model_config = with_examples({"type": "label", "labels": ["critical", "major", "minor"]})
     type: Literal["label"]
@@ -74,12 +74,12 @@ class LabelType(Strict):
     @model_validator(mode="after")
     def _distinct(self) -> LabelType:
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError("every label may stand there once only")
+            raise ValueError("the labels must be distinct")
         return self
 
 
 class ListType(Strict):
-    """A list of texts, numbers or labels, or of maps with the same fields, which may have lists themselves."""
+    """A list of texts, numbers or labels, or of maps with the same fields; these may contain lists."""
 
     model_config = with_examples(
         {"type": "list", "items": "str"},
@@ -115,13 +115,13 @@ def _expand_item(declared: object) -> object:
 
 
 def _field_name(name: str) -> str:
-    """Refuse the names of dict and model methods, which a template would find in place of the field."""
+    """Refuse names of dict and model methods: a template would find the method instead of the field."""
     if not IDENTIFIER.match(name):
         raise ValueError(f"the field name {name!r} must be lower-case letters, digits and _, a letter first")
     if hasattr(dict, name) or hasattr(BaseModel, name):
         raise ValueError(f"{name!r} cannot be a field name: it is a method of a dict or a model; choose another word")
     if name == "type":
-        raise ValueError("'type' cannot be a field name: it is the key that says which type a field has")
+        raise ValueError("'type' cannot be a field name: it is the key for the type of a field")
     return name
 
 
@@ -142,7 +142,7 @@ Returns = Annotated[dict[FieldName, FieldType], Field(min_length=1)]
 ListType.model_rebuild()
 RecordType.model_rebuild()
 
-_LIST: Any = list  # with an item that only the run knows
+_LIST: Any = list  # known only during the run
 _LITERAL: Any = Literal
 _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
@@ -152,7 +152,7 @@ def reply_model(step: str, returns: Mapping[str, object], one_per: bool) -> type
 
     No field has a default and extra fields are refused, so that only what the judge wrote is scored. Each of several
     results begins with the `number` of its item, and the list is in the order of the items. The validation context
-    `items` is how many items there are; without it as many as results.
+    `items` is the number of items; without it, the number of results.
     """
     name = _camel(step)
     if not one_per:
@@ -201,7 +201,7 @@ def _annotation(name: str, declared: object) -> Any:
         case LabelType():
             return _LITERAL[tuple(declared.labels)]
         case ListType():
-            # A blank item is not a claim to judge, but would count as one that holds.
+            # A blank item is not a claim, but would count as one that holds.
             item = Annotated[str, AfterValidator(_not_blank)] if isinstance(declared.items, StrType) else None
             return _LIST[item or _annotation(name, declared.items)]
         case RecordType():
@@ -212,7 +212,7 @@ def _annotation(name: str, declared: object) -> Any:
 
 def _no_boolean(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("a number is wanted, not true or false")
+        raise ValueError("expected a number, not true or false")
     return value
 
 
@@ -224,7 +224,7 @@ def _not_blank(text: str) -> str:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError("a finite number is wanted")
+        raise ValueError("expected a finite number")
     return value
 
 
@@ -237,10 +237,10 @@ def number_problems(declared: ItemKind, where: str) -> Iterator[Problem]:
     if isinstance(declared, BoolType):
         return
     if not isinstance(declared, NumberType):
-        yield Problem(f"a number or bool is wanted, but the field is a {declared.type}", f"{where}.field")
+        yield Problem(f"expected a number or bool, but the field is a {declared.type}", f"{where}.field")
     elif declared.min is None or declared.max is None:
         hint = "give the field both `min` and `max` in `returns`"
-        yield Problem("the field has no bounds, so it cannot be taken to 0..1", f"{where}.field", hint)
+        yield Problem("the field has no bounds, so it cannot be mapped to 0..1", f"{where}.field", hint)
 
 
 def value_fault(declared: ItemKind, value: object) -> tuple[str, str] | None:
@@ -276,11 +276,11 @@ def normalised(declared: ItemKind, value: object) -> float:
 
 
 def step_name(step: str) -> str:
-    """Refuse a step's id that prompts could not name."""
+    """Refuse an id of a step that cannot be a variable in prompts."""
     if not IDENTIFIER.match(step):
         raise ValueError(f"the step id {step!r} must be lower-case letters, digits and _, a letter first")
     if step in FIELDS or step in RESERVED:
-        raise ValueError(f"the step id {step!r} already is the name of a template variable; choose another")
+        raise ValueError(f"the step id {step!r} is already a template variable; choose another")
     return step
 
 
@@ -294,14 +294,14 @@ def _given_or_ask(value: object) -> object:
 
 
 Given = Annotated[dict[str, object] | list[object] | Literal["ask"], BeforeValidator(_given_or_ask)]
-"""What stands for a reply without asking: the reply (of a `one_per` step: to each item), or no items; or `ask`."""
+"""A reply used without asking (in a `one_per` step for each item), or [] for no items; or `ask`."""
 
 
 Examples = Annotated[list[dict[str, Any]], Field(min_length=1)] | Word | None
 
 
 class StepInputs(Strict):
-    """What a question to the judge is about.
+    """The inputs of a question to the judge.
 
     Attributes:
         task: For judges that are not language models: extract_claims, verify_claims or rate_relevance.
@@ -310,9 +310,9 @@ class StepInputs(Strict):
             judge then gives `returns` once for each item.
         source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
         against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
-        if_empty: What counts as the reply if a field in `needs`, or a list in an earlier reply, is empty, so that the
-            judge is not asked: {contexts: {reason: Nothing was retrieved., verdict: unsupported}}. For a step with
-            `one_per` it is the reply to each item, or [] for no items. `ask`: ask anyway. Without this key an empty
+        if_empty: The reply to use, without asking the judge, if a field in `needs` or a list in an earlier reply is
+            empty: {contexts: {reason: Nothing was retrieved., verdict: unsupported}}. For a step with `one_per` it is
+                the reply to each item, or [] for no items. `ask`: ask anyway. Without this key an empty
             field leaves the score undefined.
         examples: Few-shot examples for the prompt, each with fields of a case, named as in the prompt, and the `reply`;
             or a YAML file of them in the folders of prompts, such as mine/examples.yaml.
@@ -375,7 +375,7 @@ class Observed:
 
 
 def cell_of(row: object, field: str | None) -> object:
-    """The value of an item that a rule reads: a field of it, or the item itself."""
+    """The value of an item that a rule reads: one of its fields, or the item itself."""
     if field is None:
         return row
     assert is_mapping(row)
@@ -384,7 +384,7 @@ def cell_of(row: object, field: str | None) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The items of a list in a reply, with a distribution for each, if there are any; `noun` names them in reasons.
+    """The items of a list in a reply, with their distributions, if any; `noun` names the items in reasons.
 
     `about` is the subject of each row: the item asked about in a one_per step, else the row itself.
     """
@@ -396,14 +396,15 @@ class Rows:
 
 
 def item_type(ref: str, steps: Mapping[str, StepConfig]) -> ItemKind:
-    """The declared type of the items of the list that `ref` names: a one_per step, or a list in replies of a step.
+    """The declared type of the items of a list: `ref` names a one_per step, or a list in a step's reply.
 
-    A list in a reply is `step.field`, and one in each item of it `step.field.inner`. ValueError if there is none.
+    A list in a reply is `step.field`; a list in each of its items is `step.field.inner`. ValueError if there is no such
+    list.
     """
     name, *path = ref.split(".")
     step = steps.get(name)
     if step is None:
-        raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(name, steps) if steps else 'none'}")
+        raise ValueError(f"{ref!r} does not name an earlier step; {did_you_mean(name, steps) if steps else 'none'}")
     if not path and step.one_per is None:
         raise ValueError(f"the step {name!r} replies once and is not a list; name a list in it: {name}.FIELD")
     items: ItemKind = RecordType(type="record", fields=step.returns)
@@ -422,7 +423,7 @@ def item_type(ref: str, steps: Mapping[str, StepConfig]) -> ItemKind:
 
 
 def rows_at(ref: str, replies: Mapping[str, Observed]) -> Rows:
-    """The items of the list that `ref` names; of a list in each of several items, those of all of them."""
+    """The items of the list that `ref` names; a list inside items is joined over all items."""
     step, *path = ref.split(".")
     reply = replies[step]
     if not path:

@@ -1,4 +1,4 @@
-"""What score rules share: their result, the numbers that a file states, and the judge's probabilities."""
+"""Shared parts of score rules: results, declared numbers, and the judge's probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Replies = Mapping[str, Observed]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a score rule: no score has a reason, `undefined`; `weighted` by the judge's probabilities."""
+    """The result of a score rule. `undefined` says why there is no score; `weighted`, that it used probabilities."""
 
     score: float | None
     value: object = None
@@ -27,7 +27,7 @@ class Result:
 
 
 def _unit_or_undefined(value: object) -> object:
-    """Give one error message, where a union would give one for each member."""
+    """Give a single error message; a union would give one for each of its types."""
     if value == "undefined":
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -45,13 +45,13 @@ def unit_values(values: dict[str, float]) -> dict[str, float]:
 
 UnitValues = Annotated[dict[Word, float], AfterValidator(unit_values)]
 UnitScore = Annotated[float | Literal["undefined"], BeforeValidator(_unit_or_undefined)]
-"""A score that a file states: a number from 0 to 1, or `undefined`: there is nothing to score."""
+"""A declared score: a number from 0 to 1, or `undefined` (nothing to score)."""
 
 
 def table_problems(declared: ItemKind, values: Mapping[str, float], where: str) -> Iterator[Problem]:
-    """Why the table does not give each label of a field exactly one number."""
+    """Problems of a table that should give each label of a field a number."""
     if not isinstance(declared, LabelType):
-        yield Problem(f"a label is wanted, but the field is a {declared.type}", f"{where}.field")
+        yield Problem(f"expected a label, but the field is a {declared.type}", f"{where}.field")
         return
     for label in values:
         if label not in declared.labels:
@@ -78,10 +78,10 @@ def probability(chances: Mapping[Any, float], values: Sequence[object]) -> float
 
 
 def expected(chances: Mapping[Any, float], number: Callable[[Any], float]) -> float:
-    """The expected number, where `number` gives that of each value."""
+    """The expectation of `number` over the values."""
     return sum(chance * number(value) for value, chance in chances.items())
 
 
 def clamped(score: float) -> float:
-    """A score in 0..1, despite the last bit of a float."""
+    """A score kept within 0..1 despite rounding errors."""
     return min(1.0, max(0.0, score))

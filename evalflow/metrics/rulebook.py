@@ -1,4 +1,4 @@
-"""All operations, those that combine others, and a list of operations as one score."""
+"""All operations, including those that combine others, and the score of a list of operations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WANTED = ("contains", "equals", "matches", "missing", "rule")
 
 
 class NotOperation(BaseOperation):
-    """Holds where another operation does not hold. A rule that cannot be tested is an error here too.
+    """Holds if another operation does not. If that one cannot be tested, this is an error, too.
 
     Attributes:
         rule: The other operation.
@@ -59,7 +59,7 @@ class NotOperation(BaseOperation):
 
 
 class SeveralOperation(BaseOperation):
-    """Holds where any of several operations holds, or where all hold. All are tested, in any case.
+    """Holds if any, or all, of several operations hold. All are always tested.
 
     Attributes:
         rules: The operations; each may name its own `field`.
@@ -87,15 +87,15 @@ class SeveralOperation(BaseOperation):
 
 
 class JsonPathOperation(BaseOperation):
-    """Compares the values at a JSONPath with one expectation. If the path has several values, one match is enough.
+    """Compares the values at a JSONPath with one expectation. If the path matches several values, one is enough.
 
     Attributes:
         path: The JSONPath.
         contains: A text that the text at the path must contain.
-        equals: The value at the path, of the same JSON type: 1 equals 1.0, but not "1" or true.
+        equals: The value at the path, with the same JSON type: 1 equals 1.0, but not "1" or true.
         matches: A regular expression that must match somewhere in the text at the path.
         missing: true: the path must have no value; false: it must have one.
-        rule: Any operation, which must hold for the value at the path.
+        rule: An operation that must hold for the value at the path.
     """
 
     model_config = with_examples(
@@ -112,7 +112,7 @@ class JsonPathOperation(BaseOperation):
 
     @model_validator(mode="after")
     def _checked(self) -> JsonPathOperation:
-        # `equals: null` is an expectation; for the other keys null means absent.
+        # `equals: null` expects null; for the other keys null means absent.
         given = [
             name
             for name in _WANTED
@@ -121,7 +121,7 @@ class JsonPathOperation(BaseOperation):
         if len(given) != 1:
             raise ValueError(f"jsonpath needs exactly one of {', '.join(_WANTED)}")
         if self.rule is not None and any(key.endswith("field") for key, _ in self.rule.reads("")):
-            raise ValueError("the rule of a jsonpath is about the value at the path, and names no `field`")
+            raise ValueError("the rule of a jsonpath tests the value at the path; leave out `field`")
         _ = self._path
         _ = self._matches
         return self
@@ -243,7 +243,7 @@ class Rulebook:
 
     @property
     def reads(self) -> Sequence[str]:
-        """The fields that the operations read, each once."""
+        """The fields that the operations read, without duplicates."""
         return list(dict.fromkeys(field for one in self.operations for _, field in one.reads(self.field)))
 
     async def score(self, fields: Mapping[str, object]) -> Outcome:
@@ -280,5 +280,5 @@ class Rulebook:
 
 
 def joined(findings: Sequence[RuleFinding], passed: bool) -> str:
-    """The reasons of the findings that passed, or of those that did not."""
+    """Join the reasons of the findings that passed, or of those that failed."""
     return "; ".join([finding.reason for finding in findings if finding.passed == passed])

@@ -1,7 +1,7 @@
-"""Score rules: from the replies of a metric's steps to a score in 0..1 with a one-line reason.
+"""Score rules: turn the replies of a metric's steps into a score in 0..1 with a one-line reason.
 
-A rule has three methods: `problems` with the declared steps, `evaluate` for the score, and `reason`. With `weighted` a
-score is an expectation over the judge's probabilities, if it gave them for every row used.
+A rule has three methods: `problems` checks it against the declared steps, `evaluate` computes the score, `reason`
+explains it. With `weighted` the score is an expectation, if the judge gave probabilities for every row used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FieldRule(Strict):
         return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.cell(self.field)}", 4 * REMARK)
 
     def _chances(self, reply: Observed, weighted: bool) -> Mapping[Any, float] | None:
-        """The judge's own distribution of the field, if it gave one and that counts."""
+        """The judge's distribution of the field, if it gave one and scores are weighted."""
         if not weighted or not reply.probabilities:
             return None
         (row,), used = distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted=True)
@@ -107,7 +107,7 @@ class MapRule(FieldRule):
 
 
 class PartsRule(Strict):
-    """A rule over other rules; undefined if one of them is."""
+    """A rule over other rules; undefined if one of them is undefined."""
 
     def _parts(self) -> Mapping[str, Rule]:
         """The other rules by key path; the last part of a path is the rule's name."""
@@ -141,8 +141,8 @@ class FScoreRule(PartsRule):
     """The F-score of two rules; `beta` weighs recall against precision.
 
     Attributes:
-        when_empty: The score if neither rule has anything to count: a number from 0 to 1, or undefined. If one has, all
-            of that is false positive or false negative, and the score is 0.
+        when_empty: The score if both rules have nothing to count: a number from 0 to 1, or undefined. If only one has
+            nothing to count, the score is 0.
     """
 
     model_config = with_examples(

@@ -81,7 +81,7 @@ Scale = Annotated[
 ]  # The scales for judges. A scale without further keys may be written as its name alone.
 
 PREFERENCE = LabelScale(type="label", values={"win": 1.0, "tie": 0.5, "loss": 0.0})
-"""Whether an answer is better than another one, of metrics that compare two."""
+"""The outcome of a comparison of two answers."""
 
 _SCALES = BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale
 RecordedScale = Annotated[Annotated[_SCALES, Field(discriminator="type")], BeforeValidator(_expand)]
@@ -110,7 +110,7 @@ def grade_rule(scale: Scale, step: str, field: str) -> ValueRule | MapRule:
 def read(scale: RecordedScale, recorded: object) -> tuple[float, object]:
     """Read a score from the data, as (score, value on its own scale); ValueError if it is not on the scale.
 
-    Text is parsed, since CSV columns have no types. A likert grade may be a fraction, the mean of several people's.
+    Text is parsed, since CSV columns have no types. A likert grade may be a fraction, such as a mean of several people.
     """
     match scale:
         case BooleanScale():
@@ -119,7 +119,7 @@ def read(scale: RecordedScale, recorded: object) -> tuple[float, object]:
         case LabelScale():
             word = recorded if isinstance(recorded, str) else label_name(recorded)
             if word not in scale.values:
-                raise ValueError(f"{recorded!r} is none of {', '.join(scale.values)}")
+                raise ValueError(f"{recorded!r} is not one of {', '.join(scale.values)}")
             return scale.values[word], word
         case FractionScale():
             value = _fraction(recorded)
@@ -174,7 +174,7 @@ class Band(Strict):
     def _ordered(cls, score_range: tuple[int, int]) -> tuple[int, int]:
         low, high = score_range
         if low > high:
-            raise ValueError(f"the lowest grade comes first, but {low} is above {high}")
+            raise ValueError(f"the lowest grade must come first, but {low} is above {high}")
         return score_range
 
     def __str__(self) -> str:
@@ -183,7 +183,10 @@ class Band(Strict):
 
 
 def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
-    """Why ranges of grades do not fit the scale, if so. Gaps are allowed: grades in between are interpolated."""
+    """Why ranges of grades do not fit the scale; None if they do.
+
+    Gaps are allowed: grades in between are interpolated.
+    """
     ordered = sorted(bands, key=lambda band: band.score_range)
     for band in ordered:
         if band.score_range[0] < low or band.score_range[1] > high:
@@ -198,8 +201,8 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     """The scale on which people label answers for a metric.
 
     This is the metric's `scale`, or the type of the single field that its score rule reads: boolean, grade or word.
-    Of two answers people say which wins. Rules that hold or do not are labelled with yes and no. All other scores are
-    shares, labelled as a number from 0 to 1, or yes and no.
+    For a comparison, people say which answer wins. For rules that hold or fail, yes or no. All other scores are
+    shares: a number from 0 to 1, or yes or no.
     """
     if config.kind == "pairwise":
         return PREFERENCE
@@ -210,16 +213,16 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     criteria = getattr(config, "criteria", None)
     if isinstance(declared, _SCALES) and not isinstance(
         criteria, Mapping
-    ):  # of several criteria it is each one's scale
+    ):  # with several criteria this is the scale of each
         return declared
     own = _scale_of_rule(config)
     return own or (FractionScale(type="fraction") if bounded else NumberScale(type="number"))
 
 
 def read_label(scale: RecordedScale, value: object) -> tuple[float, object]:
-    """A person's grade as (score, value on the scale), as written in spreadsheets; ValueError if off the scale.
+    """Read a person's grade from a spreadsheet, as (score, value on the scale); ValueError if it is not on the scale.
 
-    Words match in upper or lower case. On a bounded scale a comma in a number is a decimal comma.
+    Upper and lower case do not matter. On a bounded scale a comma in a number is a decimal comma.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -232,11 +235,11 @@ def read_label(scale: RecordedScale, value: object) -> tuple[float, object]:
 
 
 UNDEFINED = "undefined"
-"""The label of people who find nothing to score."""
+"""The label for "there is nothing to score"."""
 
 
 def read_judgement(scale: RecordedScale, value: object) -> tuple[float | None, object]:
-    """As `read_label`; (None, UNDEFINED) if the label is that there is nothing to score."""
+    """As `read_label`, but (None, UNDEFINED) if the label says that there is nothing to score."""
     is_word = isinstance(scale, LabelScale) and UNDEFINED in scale.values
     if isinstance(value, str) and value.strip().casefold() == UNDEFINED and not is_word:
         return None, UNDEFINED
@@ -244,7 +247,7 @@ def read_judgement(scale: RecordedScale, value: object) -> tuple[float | None, o
 
 
 def label_bounds(scale: RecordedScale) -> tuple[float | None, float | None]:
-    """The lowest and the highest number that people can give; None where there is no bound, or no number."""
+    """The lowest and the highest number that people can give; None if unbounded or not a number."""
     match scale:
         case LikertScale():
             return scale.min, scale.max
@@ -257,7 +260,7 @@ def label_bounds(scale: RecordedScale) -> tuple[float | None, float | None]:
 
 
 def scale_text(scale: RecordedScale) -> str:
-    """The allowed values of the column `value`, for the person who fills it."""
+    """The allowed values of the column `value`, as shown to the person who fills it."""
     match scale:
         case BooleanScale():
             return "yes or no"

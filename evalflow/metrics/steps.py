@@ -1,4 +1,4 @@
-"""A chain's steps: their inputs, the checks of their declarations before any data is read, and placeholder replies."""
+"""A chain's steps: their inputs, the validation of their declarations, and placeholder replies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COSTS = ("latency_s", "cost_usd")
-"""What an answer took: seconds, and US dollars."""
+"""An answer's latency in seconds and its cost in US dollars."""
 FROM_ANSWER = (
     "answer",
     "actual",
@@ -53,17 +53,17 @@ LISTS: Mapping[str, Sequence[str]] = {
     "contexts": ("contexts",),
     "calls": ("actual",),
 }
-"""Lists in a case that a judge can be asked about item by item, with the fields they come from."""
+"""Lists in a case that a step can ask about item by item (`one_per`), with the fields they come from."""
 _OPEN_FIELDS = ("vars", "metadata", "expected")
-"""Fields whose content is the user's own; any list in them can be asked about item by item, too."""
+"""Fields with free content; any list in them can be used in `one_per`, too."""
 
 
 def fields_of(case: Case, answer: Answer) -> dict[str, object]:
-    """Every field that `needs` and templates may name; None if the data has none.
+    """Every field that `needs` and templates may name; None if the data lacks it.
 
-    answer and actual come from the answer. contexts and metadata come from the answer, else from the case. The
-    conversation is the one actually held with the target. What an answer took is that of its own calls, cached or not;
-    of a recorded answer, the case's columns latency_s and cost_usd.
+    answer and actual come from the answer; contexts and metadata from the answer, else from the case. The conversation
+    is the one actually held with the target. Latency and cost are those of the answer's own calls, cached or not; for a
+    recorded answer, the case's columns latency_s and cost_usd.
     """
     as_recorded = not answer.messages or answer.messages is case.messages
     played = case if as_recorded else replace(case, messages=answer.messages)
@@ -99,12 +99,12 @@ def fields_of(case: Case, answer: Answer) -> dict[str, object]:
 def turn_contexts(
     messages: Iterable[Message], last: tuple[Context, ...] | None
 ) -> tuple[tuple[Context, ...], ...] | None:
-    """What was retrieved for each turn of the assistant, the answer last; None if the data say it of none.
+    """The contexts retrieved for each of the assistant's turns, the answer last; None if no turn has any.
 
-    That of an earlier turn stands in its message's metadata, under `contexts`.
+    An earlier turn has them in its message's metadata, under `contexts`.
     """
     turns: list[list[Context]] = []
-    before: list[Context] = []  # of calls of tools that the turn made first
+    before: list[Context] = []  # from the tool calls that the turn made first
     is_known = last is not None
     for message in messages:
         found = (message.metadata or {}).get("contexts") if message.role == "assistant" else None
@@ -120,7 +120,7 @@ def turn_contexts(
 
 
 def _contexts(given: object) -> tuple[Context, ...]:
-    """The contexts in a message's metadata; what is none is shown as it is written."""
+    """The contexts in a message's metadata; a value that is not a context is kept as text."""
     try:
         return read_contexts([given] if is_mapping(given) else given)
     except ValueError:
@@ -128,7 +128,7 @@ def _contexts(given: object) -> tuple[Context, ...]:
 
 
 def tuple_of(kind: type[T], value: object) -> tuple[T, ...]:
-    """The items of a field that holds several of one class; empty if it holds none."""
+    """The items of a tuple field; () if the field does not hold a tuple."""
     return tuple(item for item in value if isinstance(item, kind)) if _is_tuple(value) else ()
 
 
@@ -137,13 +137,13 @@ def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
 
 
 def reference_in(fields: Mapping[str, object]) -> str | tuple[str, ...] | None:
-    """The reference among the fields of a case; a tuple if any one of several is right."""
+    """The reference of a case; a tuple if there are several, each of them right."""
     reference = fields["reference"]
     return reference if reference is None or isinstance(reference, str) else tuple_of(str, reference)
 
 
 def is_recorded(case: Case, answer: Answer) -> bool:
-    """Whether the answer is the recorded one, not a generated or an example answer."""
+    """Whether this is the recorded answer, not a generated or an example one."""
     same = (answer.answer, answer.actual) == (case.answer, case.actual)
     return not answer.generated and (answer.recorded or same)
 
@@ -151,8 +151,8 @@ def is_recorded(case: Case, answer: Answer) -> bool:
 def items_in(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
     """The texts of one of `LISTS`: every context, every turn of a side, or every tool call.
 
-    The assistant's last turn is the answer. Any other name is the path of a list in the case; if it holds a text, each
-    line is an item. ValueError if there is no such list.
+    The assistant's last turn is the answer. Any other name is the path of a list in the case; in a text, each line is
+    an item. ValueError if there is no such list.
     """
     if name == "calls":
         try:
@@ -171,7 +171,7 @@ def items_in(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _says(message: Message) -> bool:
-    """Whether the message is a turn of the assistant, and not only calls of tools."""
+    """Whether the message is a turn of the assistant with text, not just tool calls."""
     return message.role == "assistant" and not message.only_calls
 
 
@@ -203,9 +203,10 @@ def blocked_outcome(
     blank_is_text: bool,
     may_be_empty: Collection[str] = (),
 ) -> Outcome | None:
-    """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
+    """The outcome if no score is possible, else None: `error` for a failed answer, `skipped` for a missing field.
 
-    With `blank_is_text` an empty text can be scored, as in a string comparison; fields in `may_be_empty` can always.
+    With `blank_is_text` an empty text can be scored, as in a string comparison; fields in `may_be_empty` can always be
+    empty.
     """
     failed = answer.status == "error"
     values: dict[str, object] = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
@@ -229,7 +230,7 @@ def blocked_outcome(
 
 
 def _nothing_in(need: str, value: object) -> str | None:
-    """Why there is nothing to read in a field; None if there is something."""
+    """Why a field has nothing to read; None if it has."""
     if need == "turn_contexts":
         return None if any(tuple_of(object, value)) else "nothing was retrieved for any turn"
     if need == "contexts":
@@ -239,19 +240,19 @@ def _nothing_in(need: str, value: object) -> str | None:
 
 
 def is_empty(field: str, fields: Mapping[str, object]) -> bool:
-    """Whether a field of the case has nothing to read: a blank text, or a list without items."""
+    """Whether a field of the case is a blank text or an empty list."""
     value = look_up(field, fields)
     return value in ([], (), {}) or _nothing_in(field, value) is not None
 
 
 def is_null_prediction(answer: Answer) -> bool:
-    """Whether a target replied null where a prediction is wanted."""
+    """Whether a target gave null as its prediction."""
     made = answer.generated and answer.status == "answered" and answer.answer is None
     return made and answer.actual is None
 
 
 def _is_blank(value: object) -> bool:
-    """Whether a text, or each of several references, has nothing to read."""
+    """Whether a text, or each of several references, is blank."""
     texts = tuple_of(object, value) or (value,)
     return all(isinstance(text, str) and not text.strip() for text in texts)
 
@@ -268,7 +269,7 @@ class PreparedStep:
 
     @property
     def texts(self) -> Sequence[str]:
-        """The names of the texts that make its prompt, in the run's prompts."""
+        """The names, in the run's prompts, of the texts that its prompt uses."""
         return [self.config.prompt, *([self.examples_name] if self.examples_name else [])]
 
 
@@ -284,7 +285,7 @@ def build_steps(
     """Check steps and score rule against each other, the prompts and `needs`, and compile them.
 
     `extras` are further variables that the kind gives to every template; `prompt_keys` are the key paths of prompts,
-    where they are not `steps[i].prompt`. UserError lists every problem.
+    if they differ from `steps[i].prompt`. UserError lists every problem.
     """
     where = f"metric.{metric}"
     problems: list[Problem] = []
@@ -292,7 +293,7 @@ def build_steps(
     for position, step in enumerate(steps):
         key = f"{where}.steps[{position}]"
         if step.id in earlier:
-            problems.append(Problem(f"there already is a step {step.id!r}", f"{key}.id", "give it its own id"))
+            problems.append(Problem(f"there already is a step {step.id!r}", f"{key}.id", "choose another id"))
         problems += step_problems(step, earlier, needs, prompts, key, extras, (prompt_keys or {}).get(step.id))
         earlier[step.id] = step
     problems += unsaid_problems({f"{where}.steps[{at}]": step for at, step in enumerate(steps)}, prompts)
@@ -319,9 +320,9 @@ def step_problems(
     prompt_key: str | None = None,
     uncertain: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """What a step refers to that is not there.
+    """Problems of a step's references.
 
-    `earlier` are the steps that certainly come before it, `uncertain` the others of a graph.
+    `earlier` are the steps that always come before it, `uncertain` a graph's other steps.
     """
     yield from _reference_problems(step, earlier, needs, key)
     for name, given in (step.if_empty or {}).items():
@@ -358,7 +359,7 @@ def _reference_problems(
 def _given_problems(
     step: StepConfig, name: str, given: object, earlier: Mapping[str, StepConfig], needs: Collection[str], key: str
 ) -> Iterator[Problem]:
-    """What is wrong with what stands for a step's reply."""
+    """Problems of a reply declared in `if_empty`."""
     if root(name) in earlier:
         try:
             item_type(name, earlier)
@@ -367,7 +368,7 @@ def _given_problems(
     elif name not in needs:
         yield _undeclared(name, needs, key, "`if_empty` names")
     if given == [] and step.one_per is None:
-        yield Problem("[] stands for no items, and this step has no `one_per`", key, "give the reply, or `ask`")
+        yield Problem("[] means no items, but this step has no `one_per`", key, "give the reply, or `ask`")
     if is_mapping(given):
         try:
             reply_model(step.id, step.returns, one_per=False).model_validate(given)
@@ -378,15 +379,15 @@ def _given_problems(
 
 
 def unsaid_problems(steps: Mapping[str, StepConfig], prompts: Prompts) -> Iterator[Problem]:
-    """Steps, by key path, that read a field which may be empty (by another `if_empty`) and do not say what then."""
+    """Steps that read a field which may be empty (another step has `if_empty` for it), without `if_empty` for it."""
     may_be_empty = dict.fromkeys(
         name for step in steps.values() for name in step.if_empty or () if root(name) in FIELDS
     )
     for key, step in steps.items():
         for name in may_be_empty:
             if name not in (step.if_empty or ()) and name in _read_by(step, prompts):
-                what = f"the step {step.id!r} reads {name}, which may be empty, as another step says"
-                yield Problem(what, key, f"say what then: if_empty: {{{name}: ...}}, a reply or `ask`")
+                what = f"the step {step.id!r} reads {name}, which may be empty: another step has `if_empty` for it"
+                yield Problem(what, key, f"add if_empty: {{{name}: ...}}, a reply or `ask`")
 
 
 def _read_by(step: StepConfig, prompts: Prompts) -> Collection[str]:
@@ -411,8 +412,8 @@ def _prompt_problems(
         if variable in FIELDS:
             yield _undeclared(variable, known, key, f"the prompt {prompt} uses")
         elif variable in uncertain:
-            what = f"the prompt {prompt} uses the reply {variable!r}, which not every way to this node has"
-            yield Problem(what, key, f"lead every way over {variable}, or give this question to two nodes")
+            what = f"the prompt {prompt} uses the reply {variable!r}, which not every path to this node has"
+            yield Problem(what, key, f"lead every path through {variable}, or put this question into two nodes")
         else:
             what = f"the prompt {prompt} uses {variable!r}, which is neither in `needs` nor an earlier step"
             yield Problem(what, key, did_you_mean(variable, known))
@@ -429,7 +430,7 @@ def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Prob
 def placeholder_reply(returns: Mapping[str, object], source: object = None) -> dict[str, object]:
     """A placeholder reply of the declared types.
 
-    A list gets one item per sentence of the text `source`, or three: it decides the length of later prompts.
+    A list gets one item per sentence of `source`, or three; this determines the length of later prompts.
     """
     sentences = re.split(r"(?<=[.!?。！？])\s*", source.strip()) if isinstance(source, str) else []
     texts = [text for text in sentences if text]

@@ -1,4 +1,4 @@
-"""Directed graphs by name: order, cycles, what is certainly passed, and the dearest and cheapest ways.
+"""Directed graphs of named nodes: order, cycles, nodes on every path, and heaviest and lightest paths.
 
 A graph maps each node to those that may follow it; END stands for the end of a way.
 """
@@ -13,7 +13,7 @@ Graph = Mapping[str, Sequence[str]]
 
 
 def ordered(graph: Graph) -> tuple[list[str], list[list[str]]]:
-    """The nodes, each after all that may come before it; and cycles, whose last step is left out of that order."""
+    """The nodes in topological order, and the cycles; the last edge of each cycle is ignored for the order."""
     before: dict[str, set[str]] = {node: set() for node in graph}
     for node, others in graph.items():
         for other in others:
@@ -29,7 +29,7 @@ def ordered(graph: Graph) -> tuple[list[str], list[list[str]]]:
 
 
 def reached(start: str, graph: Graph) -> set[str]:
-    """The nodes to which a way leads from the start, with the start itself."""
+    """The nodes reachable from the start, including the start."""
     found, open_ = {start}, [start]
     while open_:
         new = {node for node in graph.get(open_.pop(), ()) if node in graph} - found
@@ -39,7 +39,7 @@ def reached(start: str, graph: Graph) -> set[str]:
 
 
 def certain(start: str, order: Iterable[str], graph: Graph) -> dict[str, frozenset[str]]:
-    """Of each reached node, and of END, the nodes that every way from the start passes before."""
+    """For each reachable node, and END: the nodes that every path from the start to it passes."""
     known = {start: frozenset[str]()}
     for node in order:
         if node in known:
@@ -56,7 +56,7 @@ def best_way(
     weight: Callable[[str], int],
     choose: Callable[[Iterable[tuple[int, list[str]]]], tuple[int, list[str]]] = max,
 ) -> tuple[int, list[str]]:
-    """The heaviest way from the start to an end (the lightest with `min`), with its weight; the graph has no cycle."""
+    """The heaviest path (with `min` the lightest) from start to end, with its weight; the graph must be acyclic."""
     best: dict[str, tuple[int, list[str]]] = {END: (0, [])}
     for node in reversed(order):
         rest, way = choose(best[other] for other in graph[node])

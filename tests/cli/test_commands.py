@@ -217,7 +217,7 @@ def test_a_kind_of_metric_is_shown_with_its_keys_and_an_example(program: Program
 
 SHOWN = """\
 close_to
-  Says whether a number is close to another: it differs by `tolerance` at most, or by this share of the other.
+  Says whether two numbers are close: they differ by at most `tolerance`, or by `relative` as a share of the other.
     field: The case field, or a dotted path into one, such as latency_s or metadata.language; null: the field that the
     metric or the check names.
     against: A case field that holds it, or a list of them; instead of `value`.

@@ -148,8 +148,8 @@ def test_a_cascade_asks_the_second_only_where_the_first_is_not_sure(program: Pro
         assert endpoint.count == 15
     own = table(program).filter(pl.col("member_of").is_null())
     assert own["score"].to_list() == [0.75] * 9 + [0.25] * 3
-    assert own["reason"][0] == "first:one decides, sure enough (p 0.99): at a glance"
-    assert own["reason"][11] == "first:one was not sure enough (p 0.60); second:two decides: looked closely"
+    assert own["reason"][0] == "first:one decides, confident enough (p 0.99): at a glance"
+    assert own["reason"][11] == "first:one was not confident enough (p 0.60); second:two decides: looked closely"
     told = " ".join(done.stdout.split())
     assert "escalated from first:one to second:two: 3 of 12 (25 %)" in told
     assert "9 scores were made without second:two, which saved about $" in told

@@ -41,7 +41,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         assert endpoint.count == 8 + 4  # five samples in one request
     scores = pl.read_parquet(tmp_path / "outputs" / "latest" / "scores.parquet")
     assert scores["judge"].unique(maintain_order=True).to_list() == ["my_cascade", "small:my-other-model"]
-    assert "small:my-other-model decides, sure enough (p 1.00)" in scores["reason"][0]
+    assert "small:my-other-model decides, confident enough (p 1.00)" in scores["reason"][0]
 
 
 def test_every_vote_is_on_the_page() -> None:

@@ -25,7 +25,7 @@ def problems(declared: Decided, *conditions: dict[str, Any]) -> list[tuple[str, 
 
 
 def idle(place: int) -> tuple[str, str]:
-    return f"b[{place}]", "this branch is never taken: those before it take every value that it fits"
+    return f"b[{place}]", "this branch is never taken: earlier branches take all its values"
 
 
 def missing(values: str) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def missing(values: str) -> tuple[str, str]:
         (
             INT,
             [{"min": 4, "equals": 5}, {}],
-            [("b[0]", "a branch has `equals`, `in`, or `min` and `max`, and no two of them")],
+            [("b[0]", "a branch has only one of `equals`, `in`, and `min` and `max`")],
         ),
         (FLOAT, [{"min": 0.5}, {"max": 0.5}], []),
         (FLOAT, [{"min": 0.5}, {"max": 0.4}], [missing("numbers above 0.4 below 0.5")]),

@@ -137,7 +137,7 @@ def test_a_group_says_what_failed_and_keeps_every_check(bench: Any) -> None:
     outcome = score(bench, group(*checks, threshold=0.75))
     assert (outcome.score, outcome.value) == (1.0, 0.75)
     assert outcome.reason == (
-        '0.75 of the weight of 2 checks, at least 0.75 is wanted; names_otto: the answer does not contain "Otto"'
+        '0.75 of the weight of 2 checks, required: 0.75; names_otto: the answer does not contain "Otto"'
     )
     assert [(step["id"], step["passed"]) for step in outcome.steps] == [
         ("rule", True),
@@ -238,7 +238,7 @@ def test_groups_hold_groups_and_your_own_checks(bench: Any) -> None:
         (group(rule({"op": "x"})), "checks[0].params.checks[0]: rule: params: unknown 'x'"),
         (group(group(rule({"op": "x"}))), "checks[0].params.checks[0].params.checks[0]: rule: params: unknown 'x'"),
         (group({"identifier": "gone"}), "checks[0].params.checks[0]: there is no check 'gone'"),
-        (rule(GOOD, weight=2), "checks[0]: a weight counts among checks of one name or group only"),
+        (rule(GOOD, weight=2), "checks[0]: a weight only counts among checks of one name or group"),
         (rule(GOOD, name="a", weight="2"), "checks[0]: the weight '2' is not a number of at least 0"),
         (rule(GOOD, name="a", weight=float("nan")), "checks[0]: the weight nan is not a number of at least 0"),
         (rule(GOOD, name="correctness"), "checks[0]: 'correctness' is a built-in check; choose another identifier"),
@@ -295,11 +295,11 @@ print(json.dumps({"score": 0.25, "reason": json.dumps(given)}))"""
     [
         ("""print('{"score": true}')""", "scored", "the command gave 1"),
         ("""print('{"score": null, "reason": "no idea"}')""", "undefined", "no idea"),
-        ("""print('{"score": null}')""", "undefined", "the command gave no score and no reason"),
-        ("""print('{"score": NaN}')""", "malformed", 'own: it wrote no JSON: "{"score": NaN}"'),
-        ("""print('{"score": 1.5}')""", "malformed", "own: its score is a number (1.5); a number from 0 to 1"),
-        ("""print('{"score": "1"}')""", "malformed", "own: its score is text; a number from 0 to 1"),
-        ("""print('{"score": 1, "reason": 3}')""", "malformed", "own: its reason is a number (3); text is wanted"),
+        ("""print('{"score": null}')""", "undefined", "the command returned neither a score nor a reason"),
+        ("""print('{"score": NaN}')""", "malformed", 'own: its output is not JSON: "{"score": NaN}"'),
+        ("""print('{"score": 1.5}')""", "malformed", "own: its score is a number (1.5); expected a number from 0 to 1"),
+        ("""print('{"score": "1"}')""", "malformed", "own: its score is text; expected a number from 0 to 1"),
+        ("""print('{"score": 1, "reason": 3}')""", "malformed", "own: its reason is a number (3); expected text"),
         ("""print('{"passed": true}')""", "malformed", "own: its reply has no score"),
         ("print(1)", "malformed", "own: its reply has no score"),
         ("pass", "malformed", "own: it wrote nothing"),
@@ -318,7 +318,7 @@ def test_a_program_without_end_is_killed_and_too_much_output_cut_off(run: Any, m
     outcome = run("print('waiting', file=sys.stderr, flush=True); time.sleep(600)", timeout_s=0.5)
     assert (outcome.error_type, outcome.error) == (
         "timeout",
-        "own: the command gave no score within 0.5 s; stderr: waiting",
+        "own: the command returned no score within 0.5 s; stderr: waiting",
     )
     monkeypatch.setattr(program, "MAX_OUTPUT", 1000)
     outcome = run("sys.stdout.write('x' * 5000)")
@@ -337,8 +337,8 @@ def test_a_case_names_a_program_and_never_brings_one(bench: Any) -> None:
     check = {"identifier": "command", "params": {"command": "own"}}
     (problem,) = refused(bench, check)
     assert problem == (
-        "checks[0]: the metric declares no program 'own', and a case cannot bring one; on the command line only",
-        "if you trust it: metric.checks.commands={own:{argv:[PROGRAM,ARGUMENT]}}",
+        "checks[0]: the metric declares no program 'own'; a case cannot define one, only the command line can",
+        "if you trust the program: metric.checks.commands={own:{argv:[PROGRAM,ARGUMENT]}}",
     )
     commands = {"owl": {"argv": [sys.executable]}}
     assert refused(bench, group(check), commands=commands)[0][1] == "did you mean 'owl'?"
@@ -386,7 +386,7 @@ def test_braces_can_stand_for_themselves(bench: Bench, rule: str, text: str) -> 
 
 def test_a_rule_that_cannot_be_filled_names_the_escape(bench: Bench) -> None:
     ((what, _),) = refused(bench, {"identifier": "conformity", "params": {"rules": ["Show {{price}}."]}})
-    assert "nothing to fill {{price}} with (if the braces are meant: {% raw %}{{price}}{% endraw %})" in what
+    assert "no value for {{price}} (for literal braces: {% raw %}{{price}}{% endraw %})" in what
 
 
 def test_a_blank_context_means_that_nothing_was_retrieved(bench: Any) -> None:

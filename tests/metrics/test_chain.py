@@ -76,7 +76,7 @@ def test_a_wrong_number_of_verdicts_is_never_scored(bench, labels):
     judge = bench.judge({"claims": CLAIMS, "verdicts": bench.verdicts(labels)})
     outcome = bench.score(bench.shipped("faithfulness"), judge)
     assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "schema")
-    assert outcome.error == f"the judge gave {len(labels)} results for 2 items"
+    assert outcome.error == f"the judge returned {len(labels)} results for 2 items"
     assert "results" in outcome.steps[1]["raw"]
 
 
@@ -84,7 +84,7 @@ def test_distributions_for_other_items_are_an_error(bench):
     judge = bench.judge(
         {"claims": CLAIMS, "verdicts": bench.verdicts(["supported"] * 2)}, {"verdicts": [{}]}, weighted=True
     )
-    assert bench.score(bench.shipped("faithfulness"), judge).error == "the judge gave 1 distributions for 2 items"
+    assert bench.score(bench.shipped("faithfulness"), judge).error == "the judge returned 1 distributions for 2 items"
 
 
 @pytest.mark.parametrize("fatal", [InfrastructureError("the key is refused"), BudgetError("spent")])
@@ -271,7 +271,7 @@ def test_what_cannot_stand_for_a_reply_is_named(bench, if_empty, where, what):
 
 def test_no_items_stand_only_for_a_step_with_items(bench):
     step = {**GROUNDED["steps"][0], "if_empty": {"answer": []}}
-    with pytest.raises(UserError, match=r"\[\] stands for no items"):
+    with pytest.raises(UserError, match=r"\[\] means no items"):
         bench.build("own", {**GROUNDED, "steps": [step, GROUNDED["steps"][1]]})
 
 

@@ -118,7 +118,7 @@ def test_an_absent_score_is_skipped(bench, field):
     ("field", "error"),
     [
         ("nested", "nested: {'score': 0.5} is not a number"),
-        ("$.judges[*].score", "$.judges[*].score leads to 2 values, and a score is one"),
+        ("$.judges[*].score", "$.judges[*].score matches 2 values; expected one"),
         ("answer", "answer: 'Anna, in 1998.' is not a number"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_is_no_score_is_an_error(bench, field, error):
 def test_a_score_is_not_credited_to_another_answer_than_the_recorded_one(bench, answer, which):
     outcome = bench.score(recorded(bench, "quality"), case=known(bench), answer=bench.answer(**answer))
     assert (outcome.status, outcome.score) == ("skipped", None)
-    assert outcome.reason == f"the score is of the recorded answer, and this one is {which}"
+    assert outcome.reason == f"the score is for the recorded answer, but this one is {which}"
 
 
 def test_a_failed_generation_does_not_get_the_score_of_a_case_without_an_answer(bench):

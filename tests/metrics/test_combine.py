@@ -69,7 +69,7 @@ def test_a_majority_keeps_the_value_of_the_winners():
 def test_a_tie_falls_to_the_worse_score_and_is_told(direction, score):
     together = panel(scored(1.0, "yes"), scored(0.0, "no"), vote="majority", direction=direction)
     assert together.score == score
-    assert "a tie of 2 scores, of which the worse one counts" in (together.reason or "")
+    assert "a tie of 2 scores; the worse one counts" in (together.reason or "")
 
 
 def test_grades_are_averaged_on_their_own_scale_and_labels_are_not():
@@ -81,7 +81,7 @@ def test_grades_are_averaged_on_their_own_scale_and_labels_are_not():
 def test_without_a_quorum_there_is_no_score():
     together = panel(scored(1.0), FAILED)
     assert (together.status, together.score, together.error_type) == ("error", None, "schema")
-    assert together.error == "1 of 2 judges scored, and 2 must; m1 error (no valid reply)"
+    assert together.error == "1 of 2 judges scored; the quorum is 2; m1 error (no valid reply)"
     assert panel(scored(1.0), FAILED, quorum=1).score == 1.0
     assert "m1 error (no valid reply)" in (panel(scored(1.0), FAILED, quorum=1).reason or "")
 
@@ -117,13 +117,13 @@ def test_the_last_member_that_was_asked_decides_a_cascade():
     cheap, dear = scored(1.0, reason="looks fine", latency_s=1.0), scored(0.0, "no", "it is wrong", latency_s=4.0)
     together = settle({"cheap": cheap, "dear": dear}, {"cheap": 0.61})
     assert (together.score, together.value, together.latency_s) == (0.0, "no", 5.0)
-    assert together.reason == "cheap was not sure enough (p 0.61); dear decides: it is wrong"
+    assert together.reason == "cheap was not confident enough (p 0.61); dear decides: it is wrong"
     assert together.steps[0]["reply"] == {"decided": "dear", "escalated": True}
     alone = settle({"cheap": cheap}, {"cheap": 0.97})
-    assert (alone.score, alone.reason) == (1.0, "cheap decides, sure enough (p 0.97): looks fine")
+    assert (alone.score, alone.reason) == (1.0, "cheap decides, confident enough (p 0.97): looks fine")
 
 
 def test_a_last_member_that_fails_is_an_error_whatever_the_one_before_said():
     together = settle({"cheap": scored(1.0), "dear": FAILED}, {"cheap": None})
     assert (together.status, together.score, together.error) == ("error", None, "no valid reply")
-    assert together.reason == "cheap was not sure enough (no probability); dear decides"
+    assert together.reason == "cheap was not confident enough (no probability); dear decides"

@@ -52,7 +52,7 @@ def test_rules_over_what_passes(op: str, score: float) -> None:
 def test_a_part_without_a_threshold_neither_passes_nor_fails() -> None:
     outcome = combine(rule(of=["a", "b"], op="all"), {"a": scored(1.0, passed=True), "b": scored(1.0)})
     assert (outcome.status, outcome.score) == ("undefined", None)
-    assert outcome.reason == "b neither passes nor fails: no threshold holds for it"
+    assert outcome.reason == "b neither passes nor fails: it has no threshold"
 
 
 def test_it_says_what_entered_and_why_the_lowest_is_low() -> None:
@@ -135,11 +135,11 @@ def test_a_weighted_mean_lies_between_its_parts_and_knows_no_unit_of_weight(
         ({"of": {}}, "at least 1 item"),
         ({"of": {"a": 0}}, "greater than 0"),
         ({"of": {"a": float("inf")}}, "finite"),
-        ({"of": ["a", "a"]}, "'a' stands there twice"),
+        ({"of": ["a", "a"]}, "'a' is listed twice"),
         ({"of": ["a"], "may_lack": ["b"]}, "may_lack names 'b', which is not a part"),
-        ({"of": {"a": 1, "b": 2}, "op": "min"}, r"min knows no weights; name the parts in a list: \[a, b\]"),
-        ({"of": ["a"], "needs": ["answer"]}, "`needs` belongs to its parts"),
-        ({"of": ["a"], "judge": {"model": "m"}}, "`judge` belongs to its parts"),
+        ({"of": {"a": 1, "b": 2}, "op": "min"}, r"min does not use weights; name the parts in a list: \[a, b\]"),
+        ({"of": ["a"], "needs": ["answer"]}, "set `needs` on its parts"),
+        ({"of": ["a"], "judge": {"model": "m"}}, "set `judge` on its parts"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(keys: dict[str, Any], message: str) -> None:

@@ -81,7 +81,7 @@ def test_turns_without_contexts_are_left_out_and_named(bench: Any, given: Any) -
     case = bench.case(messages=retrieved(None, given), contexts=None)
     outcome = bench.score(bench.shipped("turn_context_relevancy"), judge, case=case, answer=bench.answer(contexts=None))
     assert outcome.score == 1.0
-    assert outcome.reason.endswith("; without turns 1, 3 of 3, for which nothing was retrieved")
+    assert outcome.reason.endswith("; turns 1, 3 of 3 not judged: nothing was retrieved for them")
     asked = judge.asked[0].text
     assert "Retrieved for turn 2 of the assistant:" in asked
     assert "Dogs may come." in asked

@@ -61,8 +61,8 @@ def test_a_reply_without_one_of_the_criteria_is_refused(bench: Any) -> None:
         ({"criteria": {"Correct": "a", "kind": "b"}}, "must be lower-case letters"),
         ({"criteria": {"correct": "", "kind": "b"}}, "at least 1 character"),
         ({"criteria": {"correct": {"description": "a", "weight": 0}, "kind": "b"}}, "greater than 0"),
-        ({"combine": "min"}, "combine: min has no use for weights"),
-        ({"criteria": None, "combine": "min", "prompt": "rubric/grade.jinja"}, "`combine` is for several criteria"),
+        ({"combine": "min"}, "combine: min does not use weights"),
+        ({"criteria": None, "combine": "min", "prompt": "rubric/grade.jinja"}, "`combine` needs several criteria"),
     ],
 )
 def test_criteria_that_cannot_be_graded_are_refused(bench: Any, changes: dict[str, Any], problem: str) -> None:

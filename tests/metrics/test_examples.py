@@ -60,7 +60,7 @@ def test_examples_may_be_a_file(bench: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("examples", "told"),
     [
-        ([{"question": "q"}], r"examples\[0\]: an example is fields of a case and the `reply`"),
+        ([{"question": "q"}], r"examples\[0\]: an example has fields of a case and the `reply`"),
         ([{**EXAMPLE, "qestion": "q"}], r"examples\[0\]: the prompt is not given 'qestion'"),
         ([{**EXAMPLE, "reply": [{"reason": "r", "verdict": "right"}]}], r"examples\[0\]\.reply: the reply is not what"),
         ([{**EXAMPLE, "reply": {"reason": "r", "verdict": "relevant"}}], "a list of replies, one for each item"),

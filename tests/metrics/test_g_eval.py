@@ -314,7 +314,7 @@ def test_what_is_judged_stays_between_its_delimiters(bench, name, attack):
         ({"optional": ["contxts"]}, "unknown case field 'contxts'; did you mean 'contexts'"),
         ({"threshold": 7}, "less than or equal to 1"),
         ({"samples": 0}, "greater than or equal to 1"),
-        ({"strict": True, "direction": "lower_is_better"}, "higher must be better"),
+        ({"strict": True, "direction": "lower_is_better"}, "direction must be higher_is_better"),
         ({"rubric": [{"score_range": [1, 11], "expected_outcome": "x"}]}, "not within the scale"),
         (
             {

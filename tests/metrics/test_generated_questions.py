@@ -47,7 +47,7 @@ def test_an_answer_that_commits_itself_to_nothing_has_0_and_nothing_is_embedded(
     judge = bench.judge({"writing": written(True, True)})
     outcome = scored(bench, judge)
     assert (outcome.status, outcome.score, len(judge.asked)) == ("scored", 0.0, 1)
-    assert outcome.reason.startswith("the answer commits itself to nothing: ")
+    assert outcome.reason.startswith("the answer is noncommittal: ")
 
 
 def test_a_negative_mean_is_0_and_kept_in_the_value(bench: Any) -> None:

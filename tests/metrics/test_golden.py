@@ -69,7 +69,7 @@ def test_a_metric_that_must_not_leave_out_an_item_refuses_too_few_verdicts(bench
     case = bench.case(contexts=(Context("a"), Context("b")))
     judge = bench.judge({"verdicts": bench.verdicts(["useful"])})
     outcome = bench.score(bench.shipped("context_precision"), judge, case=case)
-    assert (outcome.status, outcome.error) == ("error", "the judge gave 1 results for 2 items")
+    assert (outcome.status, outcome.error) == ("error", "the judge returned 1 results for 2 items")
 
 
 def test_the_two_faithfulness_metrics_ask_the_same_so_that_a_run_of_both_pays_once(bench: Any) -> None:

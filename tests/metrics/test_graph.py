@@ -215,17 +215,17 @@ def test_all_that_is_wrong_is_said_at_once(refused: Build) -> None:
     assert refused(break_it) == [
         ("nodes.kind_of.branches", "there is no branch for none_of_both"),
         ("nodes.kind_of.branches[0].next", "there is no node 'claim'"),
-        ("nodes.grade.by", "'reason' is a str; a label, a bool or a number can decide"),
-        ("nodes.claims", "the way ends here without a score"),
+        ("nodes.grade.by", "'reason' is a str; branches need a label, a bool or a number"),
+        ("nodes.claims", "the path ends here without a score"),
         ("nodes.share.branches[1]", "a branch goes to a `next` node or gives a `score`; this one has both"),
-        ("nodes.claims", "no way leads to the node 'claims'"),
-        ("nodes.verdicts", "no way leads to the node 'verdicts'"),
-        ("nodes.share", "no way leads to the node 'share'"),
-        ("nodes.final", "no way leads to the node 'final'"),
+        ("nodes.claims", "no path leads to the node 'claims'"),
+        ("nodes.verdicts", "no path leads to the node 'verdicts'"),
+        ("nodes.share", "no path leads to the node 'share'"),
+        ("nodes.final", "no path leads to the node 'final'"),
     ]
 
 
-BOTH = "a node has one of `prompt`, `check` and `rule`; this one has"
+BOTH = "a node needs exactly one of `prompt`, `check` and `rule`; this one has"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ BOTH = "a node has one of `prompt`, `check` and `rule`; this one has"
         ("final", {"task": "rate_relevance"}, "nodes.final.task", "`task` belongs to a node with a `prompt`"),
         ("final", {"by": "x"}, "nodes.final.by", "`by` belongs to a node with a `prompt`"),
         ("final", {"next": "grade", "score": 1}, "nodes.final", "this one has next and score"),
-        ("claims", {"by": "claims"}, "nodes.claims.by", "`by` decides between `branches`, and there are none"),
+        ("claims", {"by": "claims"}, "nodes.claims.by", "`by` selects one of `branches`, but there are no branches"),
         ("claims", {"returns": None}, "nodes.claims", "`returns` is required"),
         (
             "claims",
@@ -252,7 +252,7 @@ BOTH = "a node has one of `prompt`, `check` and `rule`; this one has"
             "nodes.claims",
             "the reply has 0 fields that can decide",
         ),
-        ("grade", {"by": None}, "nodes.grade", "2 fields that can decide; say which decides: `by: sure or grade`"),
+        ("grade", {"by": None}, "nodes.grade", "2 fields that can decide; choose one: `by: sure or grade`"),
         ("grade", {"by": "grad"}, "nodes.grade.by", "no field 'grad'; did you mean 'grade'?"),
         (
             "grade",
@@ -264,10 +264,15 @@ BOTH = "a node has one of `prompt`, `check` and `rule`; this one has"
             "verdicts",
             {"next": None, "branches": [{"score": 1}]},
             "nodes.verdicts",
-            "several replies; let a node with a `rule`",
+            "several replies; use a node with a `rule`",
         ),
-        ("verdicts", {"one_per": "grade.claims"}, "nodes.verdicts.one_per", "'grade.claims' names no step"),
-        ("grade", {"prompt": "items.jinja"}, "nodes.grade.prompt", "uses the reply 'claims', which not every way"),
+        (
+            "verdicts",
+            {"one_per": "grade.claims"},
+            "nodes.verdicts.one_per",
+            "'grade.claims' does not name an earlier step",
+        ),
+        ("grade", {"prompt": "items.jinja"}, "nodes.grade.prompt", "uses the reply 'claims', which not every path"),
         (
             "polite",
             {"branches": [{"equals": True, "score": 1}]},
@@ -310,7 +315,7 @@ def test_an_unknown_start_and_a_graph_that_asks_nobody(refused: Build) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answer": {"score": 1}}, "already is the name of a template variable"),
+        ({"answer": {"score": 1}}, "is already a template variable"),
         ({"Final": {"score": 1}}, "must be lower-case letters"),
         ({"x": {"score": 1.1}}, "must be a number from 0 to 1, or undefined, not 1.1"),
         ({"x": {"branches": []}}, "at least 1 item"),

@@ -20,9 +20,9 @@ def finding(answer: object, **keys: Any) -> RuleFinding:
     ("script", "passes", "reason"),
     [
         ("output.length > 1", True, "the script returns true: output.length > 1"),
-        ("output.length / 10", True, "the script returns 0.3: output.length / 10; a pass is above 0"),
+        ("output.length / 10", True, "the script returns 0.3: output.length / 10; to pass: above 0"),
         ("NaN", False, "the script returns NaN"),
-        ("1 / 0", True, "a pass is above 0"),
+        ("1 / 0", True, "to pass: above 0"),
         ("({pass: false, score: 0.9, reason: 'too\\nshort'})", False, "too short"),
         ("({pass: true, score: 0})", True, "the script returns true"),
         ("Promise.resolve(output === 'two')", True, "returns true"),

@@ -98,7 +98,7 @@ def test_a_text_is_read_as_json_first():
     assert not found(path("$.a", contains="b"), '"{"a": "b"}"', "answer").passed, "JSON in a JSON text"
     with pytest.raises(RecursionError):  # whether it is JSON, nobody knows: the score is an error
         found(path("$.a", missing=False), "[" * 100_000, "answer")
-    with pytest.raises(Unusable, match="too large to be compared"):
+    with pytest.raises(Unusable, match="too large to compare"):
         found(path("$.a", missing=False), '{"a": 1e999}', "answer")
     assert found(path("$.a", missing=False), '{"a": NaN}', "answer").reason == "the answer is not JSON: it has no NaN"
 

@@ -177,7 +177,7 @@ def test_the_reason_shows_what_was_said_of_a_label(bench):
     found = marked(bench, {"rude": True, "spam": False}, {"rude": "maybe", "spam": True})
     assert found.reason == "rude: predicted maybe, but it is true; spam: predicted true, but it is false"
     found = marked(bench, {"rude": True}, ["rude"])
-    assert found.reason.startswith("actual is a list, and not an object of labels; rude: predicted")
+    assert found.reason.startswith("actual is a list, not an object of labels; rude: predicted")
     assert marked(bench, {"rude": "maybe"}, {"rude": True}).status == "error"
     assert marked(bench, ["rude"], {"rude": True}).status == "error"
 

@@ -96,7 +96,7 @@ def test_meteor_aligns_synonyms_where_wordnet_is_there(alike, bench, monkeypatch
 
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(nltk.corpus, "wordnet", LazyCorpusLoader("wordnet", WordNetCorpusReader, lambda: None))
-    with pytest.raises(UserError, match="nltk finds no WordNet here") as error:
+    with pytest.raises(UserError, match="nltk does not find WordNet") as error:
         bench.shipped("meteor", synonyms=True)
     assert "nltk.downloader wordnet" in error.value.problems[0].hint
     files = dict.fromkeys(["lexnames", "index.sense", "cntlist.rev"], "")
@@ -213,7 +213,7 @@ def test_words_can_be_those_between_spaces_or_each_character(alike):
 def test_what_a_measure_cannot_take_apart_is_refused(bench):
     for name, tokenize, told in (
         ("levenshtein", "words", "compares letters"),
-        ("token_f1", "13a", "token_f1 knows auto, words, characters"),
+        ("token_f1", "13a", "token_f1 accepts auto, words, characters"),
     ):
         with pytest.raises(ValidationError, match=told):
             bench.shipped(name, tokenize=tokenize)

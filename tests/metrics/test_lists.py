@@ -29,7 +29,7 @@ def test_a_list_that_its_text_cannot_have_is_an_error_with_step_count_and_advice
     outcome = score(bench, [f"The pool opens at 9, statement {number}." for number in range(3000)])
     assert (outcome.status, outcome.error_type) == ("error", "schema")
     assert "the judge listed 3,000 claims for a text of 9 words (step claims), and 9 are allowed" in outcome.error
-    assert "ask another model, or raise judge.temperature" in outcome.error
+    assert "use another model or raise judge.temperature" in outcome.error
     assert len(outcome.steps) == 1
     assert "statement 2999" in outcome.steps[0]["raw"]
 
@@ -38,7 +38,7 @@ def test_the_key_that_the_error_names_allows_a_longer_list(bench):
     answer, listed = " and ".join(NAMES.split(", ")), [f"Name{number} came." for number in range(2)] * 30
     listed = [f"{claim} {number}" for number, claim in enumerate(listed)]
     refused = score(bench, listed, answer)
-    assert refused.error.endswith("if the text has so many, allow them: ++metric.faithfulness.most_items=60")
+    assert refused.error.endswith("if the text really has so many, allow them: ++metric.faithfulness.most_items=60")
     metric = bench.shipped("faithfulness", most_items=60)
     judge = bench.judge({"claims": {"claims": listed}, "verdicts": bench.verdicts(["supported"] * 60)})
     assert bench.score(metric, judge, answer=bench.answer(answer=answer)).score == 1

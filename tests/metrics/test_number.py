@@ -73,6 +73,6 @@ def test_readability_is_for_languages_with_spaces(number):
     for unit in ("ari", "coleman_liau", "lix"):
         found = number("图书馆九点开门。周一休息。", unit)
         assert (found.status, found.score) == ("undefined", None)
-        assert "Chinese puts no spaces" in found.reason
+        assert "Chinese has no spaces" in found.reason
         assert number("पुस्तकालय नौ बजे खुलता है।", unit).status == "scored"
     assert number("图书馆九点开门。周一休息。", "words_per_sentence").score == 5.5

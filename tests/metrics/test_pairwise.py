@@ -44,9 +44,7 @@ def test_an_answer_wins_or_loses_where_both_orders_say_so(
 
 def test_a_pair_that_the_order_decides_says_what_each_order_gave(bench: Any) -> None:
     outcome = bench.score(bench.shipped("preference"), bench.judge(said("first", "first")))
-    assert outcome.reason == (
-        "the order decides: win when the answer is read first, loss when second; counted as a tie"
-    )
+    assert outcome.reason == ("the order decides: win with the answer first, loss with it second; counted as a tie")
 
 
 def test_it_may_be_undefined_instead_and_still_tells_of_the_judge(bench: Any) -> None:
@@ -54,7 +52,7 @@ def test_it_may_be_undefined_instead_and_still_tells_of_the_judge(bench: Any) ->
     outcome = bench.score(metric, bench.judge(said("second", "second")))
     assert (outcome.status, outcome.score, outcome.path) == ("undefined", None, None)
     assert outcome.value == {"verdict": None, "lean": -1, "longer": None}
-    assert outcome.reason.startswith("the order decides: loss when the answer is read first, win when second")
+    assert outcome.reason.startswith("the order decides: loss with the answer first, win with it second")
 
 
 def test_the_two_asks_differ_in_nothing_but_the_order(bench: Any) -> None:

@@ -94,12 +94,12 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
     ("old", "new", "where", "what"),
     [
         ("prompt: claims.jinja", "prompt: clams.jinja", "steps[0].prompt", "'clams.jinja' is in none of"),
-        ("one_per: claims.claims", "one_per: verdicts", "steps[1].one_per", "names no step that comes before"),
+        ("one_per: claims.claims", "one_per: verdicts", "steps[1].one_per", "does not name an earlier step"),
         ("one_per: claims.claims", "one_per: claims", "steps[1].one_per", "replies once and is not a list"),
-        ("one_per: claims.claims", 'one_per: ""', "steps[1].one_per", "'' names no step that comes before"),
+        ("one_per: claims.claims", 'one_per: ""', "steps[1].one_per", "'' does not name an earlier step"),
         ("id: claims,", "id: claims, task: verify_claims,", "steps[0].against", "`against` is 'contexts', which"),
         ("id: claims,", "id: claims, source: referense,", "steps[0].source", "which is not a case field"),
-        ("of: verdicts", "of: verdict", "score", "'verdict' names no step"),
+        ("of: verdicts", "of: verdict", "score", "'verdict' does not name an earlier step"),
         ("needs: [answer]", "needs: [question]", "steps[0].prompt", "uses 'answer', which `needs` does not declare"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_rubric_s_prompt_has_a_key_of_its_own(folder):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("id: verdicts", "id: answer", "already is the name of a template variable"),
+        ("id: verdicts", "id: answer", "is already a template variable"),
         ("id: verdicts", "id: Verdicts", "must be lower-case letters"),
         ('["yes", "no"]', "[yes, no]", "YAML reads an unquoted true/yes/on as a boolean; put it in quotes"),
         ("needs: [answer]", "needs: [anser]", "unknown case field 'anser'"),

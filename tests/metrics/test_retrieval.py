@@ -155,7 +155,7 @@ def test_where_no_label_is_expected_none_is_right(bench, match):
     assert topics(bench, match, truth=(None, None), predicted=(None, "")).score == 1
     outcome = topics(bench, match, truth=(None,), predicted=("a", None))
     assert (outcome.score, outcome.reason) == (0, "predicted a, expected nothing")
-    assert topics(bench, match, truth=(), predicted=("a",)).reason == "nothing says what is expected"
+    assert topics(bench, match, truth=(), predicted=("a",)).reason == "no field says what is expected"
 
 
 def test_a_predicted_value_that_is_no_label_is_wrong_and_a_true_one_an_error(bench):
@@ -192,8 +192,8 @@ def test_labels_that_hold_together(bench):
 
 
 def test_a_label_that_is_not_true_or_false_is_an_error(bench):
-    assert per_label(bench, {"pii": "maybe"}, {"pii": True}).error == "expected.pii is text, and neither true nor false"
-    assert per_label(bench, True, {"pii": True}).error.startswith("expected is a boolean (true), and not an object")
+    assert per_label(bench, {"pii": "maybe"}, {"pii": True}).error == "expected.pii is text, not true or false"
+    assert per_label(bench, True, {"pii": True}).error.startswith("expected is a boolean (true), not an object")
 
 
 def test_a_confidence_lies_in_0_to_1(bench):
@@ -212,4 +212,4 @@ def test_a_confidence_lies_in_0_to_1(bench):
     for given in (0.7, "0.70", " 0.7 "):
         assert outcome(confidence=given).value == {"truth": "a", "prediction": "a", "confidence": 0.7}
     assert outcome().value["confidence"] is None
-    assert outcome(confidence=70).error == "actual.confidence is 70, and a confidence lies in 0..1"
+    assert outcome(confidence=70).error == "actual.confidence is 70, but a confidence lies in 0..1"

@@ -119,7 +119,7 @@ def test_a_float_is_a_finite_number(value):
         ({"Reason": "str"}, "must be lower-case letters"),
         ({True: "str"}, "put it in quotes"),
         ({"v": {"type": "label", "labels": [True, False]}}, "YAML reads an unquoted true/yes/on as a boolean"),
-        ({"v": {"type": "label", "labels": ["a", "a"]}}, "once only"),
+        ({"v": {"type": "label", "labels": ["a", "a"]}}, "must be distinct"),
         ({"v": {"type": "label", "labels": ["a"]}}, "at least 2"),
         ({"n": {"type": "int", "min": 5, "max": 5}}, "min must be below max, but min is 5 and max is 5"),
         ({"n": {"type": "float", "min": float("-inf"), "max": 1}}, "finite"),

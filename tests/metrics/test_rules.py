@@ -184,7 +184,7 @@ SHAPES = {"one": SINGLE, "many": MANY}
 @pytest.mark.parametrize(
     ("values", "where", "what", "hint"),
     [
-        ({**SHARE, "of": "mny"}, "score", "'mny' names no step", ""),
+        ({**SHARE, "of": "mny"}, "score", "'mny' does not name an earlier step", ""),
         ({**SHARE, "of": "one"}, "score", "replies once and is not a list", ""),
         ({**SHARE, "of": "many.tags"}, "score", "have no fields; leave `field` out", ""),
         ({**SHARE, "of": "many.verdict"}, "score", "a label, not a list; write 'many'", ""),
@@ -201,7 +201,7 @@ SHAPES = {"one": SINGLE, "many": MANY}
         (
             {"op": "mean", "of": "many", "field": "verdict"},
             "score.field",
-            "a number or bool is wanted",
+            "expected a number or bool",
             "values: {good: ...",
         ),
         ({"op": "lowest", "of": "one.tags", "values": {"x": 1}}, "score.values", "no number for y", "every label"),
@@ -211,7 +211,12 @@ SHAPES = {"one": SINGLE, "many": MANY}
             "unknown label",
             "",
         ),
-        ({"op": "penalties", "of": "one.parts", "field": "ok", "values": {"x": 1}}, "score.field", "is wanted", ""),
+        (
+            {"op": "penalties", "of": "one.parts", "field": "ok", "values": {"x": 1}},
+            "score.field",
+            "expected a label",
+            "",
+        ),
         ({"op": "value", "of": "many", "field": "grade"}, "score.op", "replies once per item", "share or mean"),
         ({"op": "value", "of": "one", "field": "grad"}, "score.field", "no field 'grad'", "did you mean 'grade'?"),
         ({"op": "value", "of": "two", "field": "grade"}, "score.of", "no step 'two'", ""),
@@ -221,7 +226,7 @@ SHAPES = {"one": SINGLE, "many": MANY}
             "no number for bad",
             "",
         ),
-        ({"op": "map", "of": "one", "field": "grade", "values": {"good": 1}}, "score.field", "a label is wanted", ""),
+        ({"op": "map", "of": "one", "field": "grade", "values": {"good": 1}}, "score.field", "expected a label", ""),
     ],
 )
 def test_what_does_not_fit_is_named(values, where, what, hint):

@@ -78,7 +78,7 @@ def test_read(scale, recorded, expected):
         (LIKERT, 6, r"6 is not in 1\.\.5"),
         (LIKERT, True, "True is not a number"),
         ("percentage", "much", "'much' is not a number"),
-        (LABEL, "excellent", "'excellent' is none of poor, fair, good"),
+        (LABEL, "excellent", "'excellent' is not one of poor, fair, good"),
         ("number", "nan", "'nan' is not a number"),
         ("number", [1], r"\[1\] is not a number"),
     ],

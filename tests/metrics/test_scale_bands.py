@@ -27,7 +27,7 @@ def test_a_range_beyond_the_scale_is_named(low, high):
 
 
 def test_a_range_begins_with_its_lowest_grade():
-    with pytest.raises(ValidationError, match="the lowest grade comes first, but 5 is above 3"):
+    with pytest.raises(ValidationError, match="the lowest grade must come first, but 5 is above 3"):
         band(5, 3)
 
 

@@ -83,7 +83,7 @@ def test_the_reason_says_which_rows_differ(score: Any, answer: str, reason: str)
         (f"{ENDLESS} SELECT COUNT(*) FROM r", "it takes more than 0.5 s"),
         (f"{ENDLESS} SELECT n FROM r", "it gives more than 100 rows"),
         ("SELECT a.name FROM staff a, staff b, staff c, staff d, staff e", "it gives more than 100 rows"),
-        ("```sql\nSELECT 1\n```\nor\n```sql\nSELECT 2\n```", "there are 2 fenced queries, and one is wanted"),
+        ("```sql\nSELECT 1\n```\nor\n```sql\nSELECT 2\n```", "there are 2 fenced queries; expected one"),
         ("x" * 20_001, "it has 20,001 characters"),
     ],
 )
@@ -140,7 +140,7 @@ def test_the_order_counts_where_the_reference_has_one(score: Any) -> None:
     outcome = score(f"{REFERENCE} ORDER BY pay DESC", ordered)
     assert (outcome.score, outcome.reason) == (
         0.0,
-        "the rows are the same, but not their order: row 1 is ('Bo') instead of ('Ada')",
+        "the same rows in another order: row 1 is ('Bo') instead of ('Ada')",
     )
     assert score(f"{REFERENCE} ORDER BY pay DESC", ordered, order="never").score == 1.0
     assert score(f"{REFERENCE} ORDER BY pay DESC", f"SELECT name FROM ({ordered}) s").score == 1.0
@@ -153,7 +153,7 @@ def test_columns_are_matched_by_place_or_by_name(score: Any) -> None:
     assert score(*swapped).score == 0.0
     assert score(*swapped, columns="name").score == 1.0
     outcome = score("SELECT name, id FROM staff", "SELECT name, pay FROM staff", columns="name")
-    assert outcome.reason == "the columns are name, id instead of name, pay"
+    assert outcome.reason == "columns name, id instead of name, pay"
 
 
 def test_no_rows_at_all_prove_nothing(score: Any) -> None:
@@ -236,7 +236,7 @@ def test_scripts_may_be_files_below_the_working_directory(
 
 
 def test_what_makes_the_tables_must_be_named_and_needed(bench: Any) -> None:
-    with pytest.raises(ValidationError, match="name what makes the tables"):
+    with pytest.raises(ValidationError, match="the tables are missing"):
         bench.shipped("sql_equivalence", setup_field=None)
     with pytest.raises(UserError, match=r"`setup_field` is 'vars\.setup', which `needs` does not declare"):
         bench.shipped("sql_equivalence", needs=["answer", "reference"])

@@ -174,7 +174,7 @@ def test_a_plain_list_is_strict_call_by_call(bench: Any) -> None:
 def test_strict_wants_the_same_roles(bench: Any) -> None:
     found = outcome(bench, [ASKED, said(PARIS), DONE], [ASKED, said(PARIS)], match="strict")
     assert found.score == 0
-    assert "other messages: expected user, assistant, assistant; came user, assistant" in found.reason
+    assert "the messages differ: expected user, assistant, assistant; got user, assistant" in found.reason
 
 
 def test_the_reason_says_which_call_met_which(bench: Any) -> None:
@@ -227,7 +227,11 @@ def test_where_no_call_is_expected_none_is_right_and_any_is_wrong(bench: Any, sc
 
 def test_the_precision_of_no_call_has_no_score(bench: Any) -> None:
     found = outcome(bench, ["a"], [], score="precision")
-    assert (found.status, found.score, found.reason) == ("undefined", None, "nothing to divide by: no tool was called")
+    assert (found.status, found.score, found.reason) == (
+        "undefined",
+        None,
+        "no tool was called, so there is nothing to divide by",
+    )
     assert [outcome(bench, ["a"], [], score=score).score for score in ("recall", "f1")] == [0, 0]
 
 
@@ -265,7 +269,7 @@ def test_an_endless_loop_of_calls_breaks_a_limit_or_is_refused(bench: Any) -> No
     assert (found.score, found.value["called"]) == (0, 50_000)
     refused = outcome(bench, ["a"], ["again"] * 50_000)
     assert (refused.status, refused.error_type) == ("error", "data")
-    assert refused.error == "actual: 50000 calls are too many to be matched; the most is 1000"
+    assert refused.error == "actual: 50000 calls are too many to match; the maximum is 1000"
 
 
 @pytest.mark.parametrize("arguments", ["{", '["Paris"]', "not JSON", ["Paris"], '{"city": ' * 100])
@@ -346,9 +350,9 @@ def test_what_is_no_list_of_calls_is_an_error_and_no_score(bench: Any, actual: A
     [
         ({"actual": "metadata.tools"}, r"`actual` is 'metadata\.tools', which `needs` does not declare"),
         ({"score": "limits", "expected": None}, "needs a limit: least, most, forbidden or repeats"),
-        ({"score": "f1", "most": 2}, "score: f1 has no use for limits"),
-        ({"expected": None}, "score: limits goes with expected: null"),
-        ({"least": 3, "most": 2}, "no number of calls is allowed"),
+        ({"score": "f1", "most": 2}, "score: f1 does not use limits"),
+        ({"expected": None}, "score: limits needs expected: null"),
+        ({"least": 3, "most": 2}, "no number of calls satisfies both"),
         ({"arguments": []}, "at least 1 item"),
         ({"tolerance": -1}, "greater than or equal to 0"),
     ],

@@ -91,7 +91,7 @@ _KEPT_PARAMS = 1000
 _CALLING = frozenset({*JUDGED, "semantic_similarity"})
 """The checks that call a judge or the embedder."""
 JUDGED_GROUP = "judged_group"
-"""What a group without a name is called that a judge or an embedder helps to decide, since a row has one judge."""
+"""The name of an unnamed group that needs a judge or an embedder: a row of scores has only one judge."""
 CaseCheck = JudgedCheck | RuledCheck | SimilarityCheck | GroupCheck | CommandCheck | DisabledCheck
 
 
@@ -101,18 +101,18 @@ def _identifier(text: str) -> str:
     if text in PARAMS:
         raise ValueError(f"{text!r} is a built-in check; choose another identifier")
     if text == CASES:
-        raise ValueError(f"{text!r} is the figure of the cases that pass everything; choose another identifier")
+        raise ValueError(f"{text!r} is the figure for cases that pass everything; choose another identifier")
     return text
 
 
 class CustomCheck(Strict):
-    """A check that is declared once and named by many cases.
+    """A check that is declared once, and that many cases can name.
 
     Attributes:
         name, description: Shown to people.
         type: The built-in check behind it.
         params: Default parameters of that check; a case may override them.
-        cases: `named`: the cases that name it; `every`; or a list of tags.
+        cases: The cases it applies to: `named` (those that name it), `every`, or a list of tags.
     """
 
     name: str | None = None
@@ -127,12 +127,12 @@ class ChecksMetricConfig(UnitMetricConfig):
 
     Attributes:
         custom: Your own checks, by identifier.
-        commands: Programs that checks of the type `command` may start, by name; on the command line only. A case or a
-            dataset cannot bring its own.
-        examples: Few-shot examples for the prompt of a check that a judge decides, by its type: each with fields of the
-            prompt and the `reply`; or a YAML file of them in the folders of prompts.
+        commands: Programs that checks of the type `command` may start, by name; on the command line only. Cases and
+            datasets cannot define programs.
+        examples: Few-shot examples for judged checks, by type. Each has fields of the prompt and the `reply`. Or the
+            name of a YAML file of them in a prompt folder.
         only: Identifiers to run; null runs all.
-        stop_on_fail: Whether a case's checks run in order, skipping those after the first failure.
+        stop_on_fail: Whether to run a case's checks in order and skip those after the first failure.
     """
 
     kind: Literal["checks"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -153,7 +153,7 @@ class ChecksMetricConfig(UnitMetricConfig):
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
-    """Binds to the checks that a case lists; the scores carry their identifiers."""
+    """Runs the checks that a case lists; each score has the check's identifier."""
 
     Config = ChecksMetricConfig
     asks = True
@@ -206,11 +206,11 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return cls(name, config, judged)
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The checks of the case, in its order: one score for each name; a repeated identifier gets a number."""
+        """The checks of the case, in its order: one score per name. A repeated identifier gets a number."""
         if not self.config.covers(case.dataset):
             return ()
         last = self._last
-        if last is not None and last[0] is case:  # several look at a case one after the other
+        if last is not None and last[0] is case:  # several callers look at the same case in a row
             return last[1]
         problems: list[Problem] = []
         named: dict[str, list[Weighted]] = {}
@@ -249,7 +249,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return False
 
     def _together(self, name: str, members: Sequence[Weighted]) -> Metric:
-        """One metric for the checks of one name: that of a single one, else of those that count."""
+        """The metric for all checks of one name: a single check, or a group of those that are enabled."""
         numbered = [replace(member, name=f"{name}#{n}") for n, member in enumerate(members, 1)]
         on = [member for member in numbered if not isinstance(member.metric, DisabledCheck)]
         if len(members) == 1 or not any(member.weight for member in on):
@@ -260,7 +260,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         raise NotImplementedError("bind the case first")
 
     def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, object]]]:
-        """The case's own checks with their key paths, then the custom checks that apply without being named."""
+        """The case's own checks with their key paths, then the custom checks that apply to it unnamed."""
         own = case.checks or ()
         for position, check in enumerate(own):
             yield f"checks[{position}]", check
@@ -271,7 +271,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 yield f"custom check {identifier}", {"identifier": identifier}
 
     def _made(self, name: str, declared: Mapping[str, object], case: Case) -> CaseCheck:
-        """The metric of one check; _WrongCheckError says what is wrong with it."""
+        """Build the metric of one check; _WrongCheckError if the check is invalid."""
         identifier = str(declared["identifier"])
         custom = self._custom.get(identifier)
         kind = custom.type if custom else identifier
@@ -318,7 +318,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 return RuledCheck(name, config, rulebook, keyword)
 
     def _config_of(self, kind: str, description: str = "", needs: tuple[str, ...] | None = None) -> ChainConfig:
-        """The configuration of a check, which many checks of many cases share."""
+        """The configuration of a check; cached, since many cases share it."""
         key = kind, description, needs
         if key not in self._configs:
             if len(self._configs) >= _KEPT_PARAMS:
@@ -328,7 +328,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return self._configs[key]
 
     def _params(self, kind: str, values: dict[str, object]) -> BaseModel:
-        """Validated parameters, with compiled patterns, paths and schemas; many cases have the same."""
+        """Validated parameters with compiled patterns, paths and schemas; cached, since many cases share them."""
         key = kind, json.dumps(values, default=repr)
         if key not in self._known:
             if len(self._known) >= _KEPT_PARAMS:
@@ -351,10 +351,10 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return found
 
     def _undeclared(self, command: str) -> Problem:
-        what = f"the metric declares no program {command!r}, and a case cannot bring one; on the command line only"
+        what = f"the metric declares no program {command!r}; a case cannot define one, only the command line can"
         if self._commands.declared:
             return Problem(what, hint=did_you_mean(command, self._commands.declared))
-        hint = f"if you trust it: metric.{self.name}.commands={{{command}:{{argv:[PROGRAM,ARGUMENT]}}}}"
+        hint = f"if you trust the program: metric.{self.name}.commands={{{command}:{{argv:[PROGRAM,ARGUMENT]}}}}"
         return Problem(what, hint=hint)
 
     def _expect_free(self, name: object) -> None:
@@ -368,7 +368,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
 
 
 class _WrongCheckError(Exception):
-    """What is wrong with a check; `place` is the key path to it within the check of the case."""
+    """A check is invalid; `place` is the key path of the fault within the case's check."""
 
     def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
         self.problems = problems
@@ -381,8 +381,8 @@ def _weight_of(declared: Mapping[str, object]) -> float:
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
         raise _WrongCheckError([Problem(f"the weight {weight!r} is not a number of at least 0")])
     if "weight" in declared and declared.get("name") is None:
-        hint = "put the checks into a `group`, or give those that count together the same `name`"
-        raise _WrongCheckError([Problem("a weight counts among checks of one name or group only", hint=hint)])
+        hint = "put the checks into a `group`, or give checks that belong together the same `name`"
+        raise _WrongCheckError([Problem("a weight only counts among checks of one name or group", hint=hint)])
     return float(weight)
 
 
@@ -407,7 +407,7 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
 
 
 def param_problems(error: ValidationError, kind: str) -> Sequence[Problem]:
-    """The problems of a check's parameters, without the key paths of operations that users did not write."""
+    """The problems of a check's parameters, with key paths as users wrote them."""
     found = error.errors(include_url=False)
     if any(isinstance(place, int) for one in found for place in one["loc"][:1]):
         return [Problem(one["msg"].removeprefix("Value error, ")) for one in found]

@@ -17,7 +17,7 @@ from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome, Status
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-BY_PASSING = ("share_passed", "all", "any")  # rules over pass or fail; every part needs a threshold in force
+BY_PASSING = ("share_passed", "all", "any")  # rules over pass or fail; every part needs a threshold
 _WEIGHTED = ("mean", "share_passed")
 _BLOCKING: tuple[Status, ...] = ("skipped", "error", "undefined")
 """States that prevent a composite score, most final first: a missing field outranks an error, which a retry may fix."""
@@ -30,7 +30,8 @@ class CompositeMetricConfig(UnitMetricConfig):
         of: Metrics of the same run, by name, each with its weight: {faithfulness: 2, coherence: 1}. The weights
             need not add up to 1. Without weights, a list of the names.
         op: mean (weighted), min, max, product; or, of the parts that pass, share_passed (weighted), all, any.
-        may_lack: Parts that may be undefined or skipped; the others then make up the score. An error stays an error.
+        may_lack: Parts that may be undefined or skipped; the score is then made of the others. An error of a part
+            stays an error.
     """
 
     kind: Literal["composite"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -47,7 +48,7 @@ class CompositeMetricConfig(UnitMetricConfig):
     def _once(cls, of: dict[str, float] | list[str]) -> dict[str, float] | list[str]:
         twice = next((name for name in of if isinstance(of, list) and of.count(name) > 1), None)
         if twice:
-            raise ValueError(f"{twice!r} stands there twice; give it a weight: {{{twice}: 2, ...}}")
+            raise ValueError(f"{twice!r} is listed twice; give it a weight: {{{twice}: 2, ...}}")
         return of
 
     @model_validator(mode="after")
@@ -56,15 +57,15 @@ class CompositeMetricConfig(UnitMetricConfig):
         if unknown:
             raise ValueError(f"may_lack names {unknown!r}, which is not a part; {did_you_mean(unknown, self.weights)}")
         if self.op not in _WEIGHTED and len({*self.weights.values()}) > 1:
-            raise ValueError(f"{self.op} knows no weights; name the parts in a list: [{', '.join(self.weights)}]")
+            raise ValueError(f"{self.op} does not use weights; name the parts in a list: [{', '.join(self.weights)}]")
         if self.needs or self.judge:
             what = "needs" if self.needs else "judge"
-            raise ValueError(f"a composite asks nobody and reads scores alone, so that `{what}` belongs to its parts")
+            raise ValueError(f"a composite reads only scores and asks nobody; set `{what}` on its parts")
         return self
 
 
 class CompositeMetric(BaseMetric[CompositeMetricConfig]):
-    """Computed from other scores when results are derived, so that new weights need no new calls; see `combine`."""
+    """Computed when results are derived, so new weights need no new calls; see `combine`."""
 
     Config = CompositeMetricConfig
 
@@ -81,7 +82,7 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
 
 @dataclass(slots=True)
 class Part(Outcome):
-    """A part's score; `passed` is None without a threshold; 1 minus an `inverted` score counts."""
+    """A part's score. `passed` is None without a threshold; an `inverted` score enters as 1 minus the score."""
 
     passed: bool | None = None
     inverted: bool = False
@@ -102,7 +103,7 @@ def combine(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcome
     by_passing = config.op in BY_PASSING
     undecided = next((name for name, part in scored.items() if by_passing and part.passed is None), None)
     if undecided:
-        return Outcome(status="undefined", reason=f"{undecided} neither passes nor fails: no threshold holds for it")
+        return Outcome(status="undefined", reason=f"{undecided} neither passes nor fails: it has no threshold")
     entries = {name: float(part.passed or 0) if by_passing else part.entry for name, part in scored.items()}
     weights = {name: config.weights[name] for name in scored}
     value = {name: bool(entry) for name, entry in entries.items()} if by_passing else entries

@@ -52,7 +52,7 @@ EvalSteps = Annotated[tuple[Annotated[str, AfterValidator(_not_blank)], ...], Fi
 
 
 class Steps(BaseModel):
-    """The judge's reply with the steps it wrote. Endpoints show the class name to the model."""
+    """The judge's reply: the steps it wrote. Endpoints show this class name to the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,18 +60,18 @@ class Steps(BaseModel):
 
 
 def steps_in(entry: Mapping[str, object], where: str) -> tuple[str, ...]:
-    """The steps of an entry; UserError if an edited file makes them invalid."""
+    """The steps of an entry; UserError if they are invalid, as after a bad edit of the file."""
     try:
         return TypeAdapter(EvalSteps).validate_python(entry.get("steps"))
     except ValidationError as error:
         what = f"the steps of {entry.get('metric')} are not a list of texts: {error.errors()[0]['msg']}"
-        raise UserError(Problem(what, where, "put them back as they were")) from None
+        raise UserError(Problem(what, where, "restore them")) from None
 
 
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, object]:
-    """Find the entry with exactly these criteria in a prepared.json, or in that of a run's folder.
+    """Find the entry with exactly these criteria in a prepared.json or a run's folder.
 
-    UserError if there is none, or if entries differ in their steps; `key` is the setting's key path.
+    UserError if there is none, or if several have different steps; `key` is the setting's key path.
     """
     file = path / FILE if path.is_dir() else path
     entries = [entry for entry in _entries(file, key) if entry.get("kind") == "g_eval"]
@@ -79,7 +79,7 @@ def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, object]:
     if not matching:
         known = "; ".join(f"{entry.get('metric')}: {entry.get('criteria')!r}" for entry in entries)
         what = f"{file} has no steps that were written for these criteria"
-        hint = f"it has those of {known}" if known else "no steps were written in that run"
+        hint = f"it has steps for {known}" if known else "no steps were written in that run"
         raise UserError(Problem(what, key, hint))
     different = {steps_in(entry, str(file)) for entry in matching}
     if len(different) > 1:
@@ -111,7 +111,7 @@ class GEvalMetricConfig(QuestionConfig):
 
     Attributes:
         criteria: What is graded, in words; optional if there are steps.
-        steps: The evaluation steps; null: the judge writes them, once a run.
+        steps: The evaluation steps; null: the judge writes them once per run.
         steps_from: A run's folder or its prepared.json: reuse the steps written there for the same criteria.
         needs: The fields of a case shown to the judge; a case that lacks one is skipped.
         scale: Whole grades.
@@ -140,7 +140,7 @@ class GEvalMetricConfig(QuestionConfig):
     @classmethod
     def _criteria_not_blank(cls, criteria: str | None) -> str | None:
         if criteria is not None and not criteria.strip():
-            raise ValueError("the criteria are blank; say in words what a good answer is")
+            raise ValueError("the criteria are blank; describe a good answer")
         return criteria
 
     @field_validator("rubric")
@@ -163,17 +163,17 @@ class GEvalMetricConfig(QuestionConfig):
         if self.steps is not None and self.steps_from is not None:
             raise ValueError("steps and steps_from exclude each other")
         if not self.needs:
-            raise ValueError("needs is empty, so that the judge would be shown nothing; such as [question, answer]")
+            raise ValueError("needs is empty, so the judge would see nothing; give for example [question, answer]")
         if not self.strict:
             return self
         if self.direction == "lower_is_better":
-            raise ValueError("strict gives 1 for what is perfect, so that higher must be better")
+            raise ValueError("strict gives 1 to perfect answers, so direction must be higher_is_better")
         return self.model_copy(update={"threshold": 1.0})
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The evaluation steps (None until they are written), those reused from another run, and why there are none."""
+    """The evaluation steps (None until written), the entry reused from another run, and why steps are missing."""
 
     steps: tuple[str, ...] | None
     reused: Mapping[str, object] | None = None
@@ -196,7 +196,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     ) -> None:
         super().__init__(name, config, steps, rule)
         if config.steps is None:
-            # Also if the steps come from another run: results are then comparable with the run that wrote them.
+            # Even if the steps come from another run, so that results stay comparable with that run.
             self.prompts = (*self.prompts, config.steps_prompt)
         self._writing = writing
         self._plan = plan
@@ -227,7 +227,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return () if written else (self._writing_ask(),)
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """Have the judge write the steps, unless the run, the configuration or another run has them."""
+        """Have the judge write the steps, unless the run, the configuration or another run already has them."""
         criteria = self.config.criteria
         if self._plan.steps is not None or judge is None or criteria is None:
             return self

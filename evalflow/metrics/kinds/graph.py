@@ -23,7 +23,7 @@ UNDEFINED = Route(score="undefined")
 
 @dataclass(slots=True)
 class Visit:
-    """What a node found: the value that decides, how the reason shows it, and why; or the outcome if it failed."""
+    """A node's result: the value that selects the branch, its text in the reason, and why; an outcome if it failed."""
 
     value: float | bool | str | None = None
     shown: str = ""
@@ -33,7 +33,7 @@ class Visit:
 
 
 class GraphMetric(AskingMetric[GraphMetricConfig]):
-    """Goes from node to node until a way ends with a score."""
+    """Goes from node to node until a path ends with a score."""
 
     Config = GraphMetricConfig
 
@@ -52,9 +52,9 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         return cls(name, config, [prepared_step(step, prompts) for step in config.steps.values()])
 
     def _previewed(self, scope: Scope) -> Sequence[Ask]:
-        """The asks of the way with the most calls, and of several such ways the one with the longest prompts.
+        """The asks of the path with the most calls; among several, the one with the longest prompts.
 
-        All nodes are rendered, so that a prompt that cannot be shows before the run.
+        All nodes are rendered, so that a broken prompt shows before the run.
         """
         nodes = [node for node in self._order if node in self._asking]
         asks = {node: ask for node in nodes if (ask := self._placeholder_ask(scope, self._asking[node]))}
@@ -81,7 +81,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
             if way.next is None:
                 break
             name = way.next
-        score = visit.value  # of a rule without a way on
+        score = visit.value  # a rule that ends the path
         if way.score is not None:
             score = way.score
             path.append(_shown(score))

@@ -81,7 +81,7 @@ Criteria = Annotated[
 
 
 def graded_fields(criteria: Criteria, scale: Scale) -> dict[str, FieldType]:
-    """The fields of a reply: a reason and then a grade for each criterion, by its name so that none is mixed up."""
+    """The fields of a reply: for each criterion a reason, then a grade, both named after it."""
     return {
         field: declared
         for name in criteria
@@ -90,7 +90,7 @@ def graded_fields(criteria: Criteria, scale: Scale) -> dict[str, FieldType]:
 
 
 class CriteriaRule(PartsRule):
-    """The weighted mean, the lowest or the highest of the grades; the value has each criterion's own score."""
+    """The weighted mean, lowest or highest grade; the value has each criterion's score."""
 
     op: Combine
     parts: dict[str, Rule]
@@ -126,13 +126,13 @@ class RubricMetricConfig(QuestionConfig):
     """One prompt and a scale.
 
     Attributes:
-        prompt: The template. The default one shows everything in `needs`, the `description` and the scale. Besides the
+        prompt: The template. The default shows everything in `needs`, the `description` and the scale. Besides the
             fields in `needs` a template can use `description`, `criteria` (a list with `name` and `description`),
             `scale` and `given` (a map of the fields in `needs`).
-        criteria: Several criteria, by name, that are graded in one call: a text each, or {description, weight}. They
-            want the prompt rubric/criteria.jinja. null: the `description` is the only one.
+        criteria: Several criteria by name, graded in one call: a text each, or {description, weight}. They need the
+            prompt rubric/criteria.jinja. null: the `description` is the only criterion.
         combine: The score of several criteria: their weighted mean, the lowest (min) or the highest (max).
-        scale: The grades that the judge may give; of several criteria, to each.
+        scale: The grades that the judge may give, to each criterion if there are several.
     """
 
     kind: Literal["rubric"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -144,14 +144,14 @@ class RubricMetricConfig(QuestionConfig):
     @model_validator(mode="after")
     def _expect_use(self) -> Self:
         if self.criteria is None and self.combine != "mean":
-            raise ValueError("`combine` is for several criteria; name them in `criteria`")
+            raise ValueError("`combine` needs several criteria; list them in `criteria`")
         if self.criteria and self.combine != "mean" and any(one.weight != 1 for one in self.criteria.values()):
-            raise ValueError(f"combine: {self.combine} has no use for weights; leave them out")
+            raise ValueError(f"combine: {self.combine} does not use weights; leave them out")
         return self
 
 
 class RubricMetric(ChainMetric[RubricMetricConfig]):
-    """A one-step chain: the judge replies with a reason, then a grade; or with both for each criterion."""
+    """A one-step chain: the judge replies with a reason, then a grade (for each criterion if there are several)."""
 
     Config = RubricMetricConfig
 

@@ -1,4 +1,4 @@
-"""The kinds that compare labels: `classification`, whose figures are computed over the run, and `set_match`."""
+"""The kinds that compare labels: `classification`, which also has figures over the run, and `set_match`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
         )
 
     def needed(self, fields: Mapping[str, object], answer: Answer) -> Sequence[str]:
-        """What must be there: all `needs`, but a prediction may be null, if the target said so."""
+        """All `needs`, except a prediction that the target gave as null."""
         prediction = self.config.prediction
         return [need for need in self.config.needs if need != prediction or not is_null(prediction, fields, answer)]
 
@@ -89,11 +89,11 @@ def _confidence(field: str, fields: Mapping[str, object]) -> float | None:
     number = number_of(value)
     if value is None or (number is not None and 0 <= number <= 1):
         return number
-    raise ValueError(f"{field} is {value!r}, and a confidence lies in 0..1")
+    raise ValueError(f"{field} is {value!r}, but a confidence lies in 0..1")
 
 
 def _as_positive(positive: object, label: object) -> object:
-    """A label as the type of the positive one, which is true or false, or a number; another one as it is."""
+    """A label in the type of the positive one, if that is a boolean or a number; else unchanged."""
     if not isinstance(positive, bool):
         return read_like(positive, label)
     found = boolean_of(label)
@@ -101,7 +101,10 @@ def _as_positive(positive: object, label: object) -> object:
 
 
 def _canonical(label: object) -> object:
-    """One form for equal labels (1.0 becomes 1); a value that is not a label by its name, and null as null."""
+    """One form for equal labels (1.0 becomes 1).
+
+    A value that cannot be a label is replaced by its type's name; null stays null.
+    """
     if label is None or isinstance(label, str | bool):
         return label
     return plain_number(label) if is_number(label) else label_name(label)
@@ -116,7 +119,7 @@ def _shown(value: object) -> str:
 
 
 def is_null(prediction: str, fields: Mapping[str, object], answer: Answer) -> bool:
-    """Whether a prediction was made and is null; one that is absent is not."""
+    """Whether the prediction is present and null."""
     if "." not in prediction:
         return prediction == "actual" and is_null_prediction(answer)
     outer, _, name = prediction.rpartition(".")
@@ -125,9 +128,9 @@ def is_null(prediction: str, fields: Mapping[str, object], answer: Answer) -> bo
 
 
 def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> Outcome:
-    """Score 1 if truth and prediction agree on every label. A label missing on one side is false.
+    """Score 1 if truth and prediction agree on every label.
 
-    What a prediction says otherwise than by true or false is wrong, whatever the truth.
+    A missing label is false. A predicted value that is not true or false is always wrong.
     """
     truth = _truth_marks(*true)
     given = _object_of(predicted[1])
@@ -143,8 +146,8 @@ def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> 
         for label in wrong
     ]
     if given is None:
-        reasons.insert(0, f"{predicted[0]} is {kind(predicted[1])}, and not an object of labels")
-    reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither has a label"]
+        reasons.insert(0, f"{predicted[0]} is {kind(predicted[1])}, not an object of labels")
+    reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither side has a label"]
     for field, marks in ((true[0], truth), (predicted[0], prediction)):
         if absent := [label for label in labels if label not in marks]:
             reasons.append(f"{field} leaves out {', '.join(absent)}, taken as false")
@@ -153,7 +156,7 @@ def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> 
 
 
 def _object_of(value: object) -> dict[str, object] | None:
-    """The object that a value is, or that a text is as a whole."""
+    """The value as an object, parsed if it is a text."""
     if isinstance(value, str):
         with suppress(ValueError):
             return object_in(value)
@@ -164,10 +167,10 @@ def _truth_marks(field: str, value: object) -> dict[str, bool]:
     """The true marks by label; ValueError if there are none."""
     marks = _object_of(value)
     if marks is None:
-        raise ValueError(f"{field} is {kind(value)}, and not an object of labels that are true or false")
+        raise ValueError(f"{field} is {kind(value)}, not an object of labels that are true or false")
     for label, holds in marks.items():
         if boolean_of(holds) is None:
-            raise ValueError(f"{field}.{label} is {kind(holds)}, and neither true nor false")
+            raise ValueError(f"{field}.{label} is {kind(holds)}, not true or false")
     return {label: bool(boolean_of(holds)) for label, holds in marks.items()}
 
 
@@ -175,7 +178,7 @@ class SetMatchMetricConfig(UnitMetricConfig):
     """Which labels are compared, and when they match.
 
     Attributes:
-        truth: The fields with the true labels; each holds one, a list of them, or none.
+        truth: The fields with the true labels; each holds one label, a list, or nothing.
         prediction: The fields with the predicted ones.
         match: `in_order`: the same labels in the same places; `same`: in any order; `any`: at least one shared label.
     """
@@ -189,7 +192,7 @@ class SetMatchMetricConfig(UnitMetricConfig):
 class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
     """Scores 1 for a match, else 0, so that the mean is a rate. Needs no judge.
 
-    Where no label is expected, none predicted is right. Without any of the fields in `truth` the score is undefined.
+    If no label is expected, predicting none is right. The score is undefined if the case has no field in `truth`.
     """
 
     Config = SetMatchMetricConfig
@@ -207,7 +210,7 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
                 raise ValueError(f"{path}: expected a label, got {kind(label)}")
         truth = [_name_or_none(label) for _, label in true]
         if not any(truth) and not any(_is_given(path, fields) for path in self.config.truth):
-            return Outcome(status="undefined", reason="nothing says what is expected")
+            return Outcome(status="undefined", reason="no field says what is expected")
         known = [label for _, label in true if label is not None]
         said = [look_up(path, fields) for path in self.config.prediction]
         predicted = [_name_like(known, label) for one in said for label in _listed(_list_or_none, one)]
@@ -226,20 +229,20 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
 
 
 def _is_given(path: str, fields: Mapping[str, object]) -> bool:
-    """Whether a field is there, even if it is null: somebody said that no label fits."""
+    """Whether a field is present. Null counts: somebody recorded that no label fits."""
     outer, _, name = path.rpartition(".")
     around = look_up(outer, fields) if outer else fields
     return is_mapping(around) and name in around
 
 
 def _listed(read: Callable[[str], list[object] | None], value: object) -> list[object]:
-    """The labels in a field: one, a list of them, or a text with such a list."""
+    """The labels in a field, which holds one label, a list, or a text with a list."""
     labels = read(value) if isinstance(value, str) else value
     return labels if is_list(labels) else [value]
 
 
 def _list_or_none(text: str) -> list[object] | None:
-    """The list in a predicted text; one that is broken is a wrong label."""
+    """The list in a predicted text; None if it is not a valid list, which makes the text a wrong label."""
     with suppress(ValueError):
         return list_in(text)
     return None
@@ -251,7 +254,7 @@ def _name_or_none(label: object) -> str | None:
 
 
 def _name_like(known: Sequence[object], label: object) -> str | None:
-    """The name of a predicted label, as that of a true one if it can be read as this one."""
+    """The name of a predicted label; that of an equal true label if there is one."""
     names = (label_name(read_like(true, label)) for true in known)
     return next(
         (name for true, name in zip(known, names, strict=True) if name == label_name(true)), _name_or_none(label)

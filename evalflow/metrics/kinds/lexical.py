@@ -4,13 +4,13 @@
 |---|---|---|
 | `levenshtein` | 1 - edits / letters of the longer text | Levenshtein, 1966; by rapidfuzz |
 | `token_f1` | F1 of the words, without case, punctuation and articles | Rajpurkar et al., 2016 (SQuAD) |
-| `rouge1`, `rouge2`, `rougeL` | F1 of words, of pairs of words, and by the longest common sequence | Lin, 2004 |
+| `rouge1`, `rouge2`, `rougeL` | F1 of words, of word pairs, of the longest common subsequence | Lin, 2004 |
 | `bleu` | precision of 1 to 4 words in a row, with exponential smoothing | Papineni et al., 2002; by sacrebleu |
 | `chrf`, `chrf++` | F2 of 1 to 6 letters in a row; `++` adds words and pairs of words | Popović, 2015; by sacrebleu |
 | `meteor` | F of aligned words, mostly recall, less a penalty for another order | Lavie and Agarwal, 2007; by nltk |
 
-Words of ROUGE and METEOR are those of Google's rouge_score without stemming, and letters of any script belong to words
-here. In scripts without spaces between words, such as Chinese, Japanese or Thai, each character is a word.
+ROUGE and METEOR split words like Google's rouge_score without stemming, but accept letters of any script. In scripts
+without spaces between words, such as Chinese, Japanese or Thai, each character is a word.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Measure = Literal["levenshtein", "token_f1", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "chrf++", "meteor"]
 LONGEST = 200_000
-"""Letters of the longest text that is compared: the work grows with the product of both lengths."""
+"""Maximum letters of a text: the work grows with the product of both lengths."""
 _WORD = re.compile(r"[^\W_]+")
 _ANY_MEASURE = ("auto", "words", "characters")
 _BLEU = {"auto": "13a", "words": "13a", "characters": "char"}
@@ -55,14 +55,13 @@ class LexicalMetricConfig(UnitMetricConfig):
     Attributes:
         measure: How they are compared; `show lexical` and docs/metrics.md say what each computes.
         field: The text: a case field, or a dotted path into metadata or vars.
-        against: The reference, likewise; a list of texts counts as several references, of which the best is taken
-            (bleu: all together).
-        lowercase: Whether to compare without case; token_f1, rouge and meteor never mind it.
-        tokenize: What counts as a word. auto: what white space and punctuation part, and each character of a script
-            without spaces; words: the former alone; characters: each character. bleu knows sacrebleu's names too, of
-            which `ja-mecab` and `ko-mecab` need packages of their own.
-        synonyms: Whether meteor aligns English synonyms too, beside equal words and stems, by the WordNet in nltk's
-            folder of data.
+        against: The reference, likewise. A list of texts is several references, of which the best counts (bleu: all
+            together).
+        lowercase: Whether to ignore case; token_f1, rouge and meteor always do.
+        tokenize: What counts as a word. auto: text between white space and punctuation, and each character of a script
+            without spaces; words: the former only; characters: each character. bleu accepts sacrebleu's names too;
+            `ja-mecab` and `ko-mecab` need additional packages.
+        synonyms: Whether meteor also aligns English synonyms, by the WordNet in nltk's data folder.
     """
 
     kind: Literal["lexical"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -78,16 +77,16 @@ class LexicalMetricConfig(UnitMetricConfig):
     @model_validator(mode="after")
     def _of_the_measure(self) -> Self:
         if self.synonyms and self.measure != "meteor":
-            raise ValueError(f"`synonyms` is for meteor, and the measure is {self.measure}")
+            raise ValueError(f"`synonyms` is for meteor, but the measure is {self.measure}")
         if self.tokenize != "auto" and self.measure in ("levenshtein", "chrf"):
-            raise ValueError(f"`tokenize` is for measures of words, and {self.measure} compares letters")
+            raise ValueError(f"`tokenize` is for measures of words, but {self.measure} compares letters")
         if self.tokenize not in _ANY_MEASURE and self.measure != "bleu":
-            raise ValueError(f"tokenize: {self.tokenize} is for bleu; {self.measure} knows {', '.join(_ANY_MEASURE)}")
+            raise ValueError(f"tokenize: {self.tokenize} is for bleu; {self.measure} accepts {', '.join(_ANY_MEASURE)}")
         return self
 
 
 class LexicalMetric(FieldMetric[LexicalMetricConfig]):
-    """Compares a text with its references. Undefined where no reference holds anything to compare with."""
+    """Compares a text with its references. Undefined if no reference has words to compare with."""
 
     Config = LexicalMetricConfig
     names_fields = ("field", "against")
@@ -108,7 +107,7 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
             raise UserError(Problem(what, f"metric.{name}.measure", install_command("lexical"))) from None
         except LookupError:
             hint = "python -m nltk.downloader wordnet, or synonyms: false"
-            raise UserError(Problem("nltk finds no WordNet here", f"metric.{name}.synonyms", hint)) from None
+            raise UserError(Problem("nltk does not find WordNet", f"metric.{name}.synonyms", hint)) from None
         except RuntimeError:  # of sacrebleu, without the packages of a language
             what = f"tokenize: {config.tokenize} needs packages that are not installed"
             hint = f'python -m pip install "sacrebleu[{config.tokenize[:2]}]"'
@@ -131,7 +130,7 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
 
 
 def _measure(config: LexicalMetricConfig) -> Callable[[str, Sequence[str]], Likeness | None]:
-    """The function of a measure: from a text and its references; None if no reference can be compared with."""
+    """The measure as a function of text and references. It returns None if no reference has words."""
     name, words_of = config.measure, _words_of(config)
     if name == "levenshtein":
         return _best(_levenshtein())
@@ -155,7 +154,7 @@ def _measure(config: LexicalMetricConfig) -> Callable[[str, Sequence[str]], Like
 
 
 def _words_of(config: LexicalMetricConfig) -> Words:
-    """What counts as a word: letters and digits in a row, in small letters; in token_f1 as SQuAD normalises it."""
+    """The function that splits a text into lower-case words; for token_f1 by SQuAD's rules."""
     squad = config.measure == "token_f1"
     match config.tokenize:
         case "words":
@@ -173,7 +172,7 @@ def _of_any_script(text: str, *, squad: bool) -> list[str]:
 
 
 def _parted(config: LexicalMetricConfig) -> Callable[[str], str]:
-    """The text as sacrebleu gets it, which finds words by white space and punctuation."""
+    """The function that prepares a text for sacrebleu, which splits at white space and punctuation."""
     if config.tokenize == "auto":
         return spaced
     if config.tokenize == "characters" and config.measure == "chrf++":
@@ -230,7 +229,7 @@ class _NoSynonyms:
 
 
 def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness | None]:
-    """LookupError if synonyms are wanted and WordNet is not there."""
+    """The METEOR score as a function; LookupError if synonyms are wanted but WordNet is missing."""
     from nltk.corpus import wordnet  # pyright: ignore[reportMissingTypeStubs]
     from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
 
@@ -247,7 +246,7 @@ def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness
 
 
 def _shared(said: Sequence[object], wanted: Sequence[object]) -> Likeness | None:
-    """The F1 of two bags; None if nothing is wanted."""
+    """The F1 of two bags of words; None if the reference's is empty."""
     return _f1((Counter(said) & Counter(wanted)).total(), len(said), len(wanted)) if wanted else None
 
 

@@ -1,8 +1,8 @@
 """The kind `number`: a number of the answer itself, such as its latency, its cost, its length or its readability.
 
-The readability indices need no dictionary, so that they work for any language written with spaces, and are undefined
-for others; they were made for English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) and
-Swedish (`lix`: Björnsson, 1968).
+The readability indices need no dictionary. They work for languages written with spaces and are undefined for others;
+they were designed for English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) and Swedish
+(`lix`: Björnsson, 1968).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from evalflow.values.jsonvalues import kind, look_up, written
 from evalflow.values.segments import WITHOUT_SPACES, is_plain, script_of, sentences, words
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
-_LONG = 6  # letters of a word that lix does not yet call long
+_LONG = 6  # for lix a word is long if it has more letters
 
 
 class NumberMetricConfig(MetricConfig):
-    """A case field, and what is taken from it.
+    """A case field, and what is measured in it.
 
     Attributes:
         field: A case field, or a dotted path into one, such as latency_s, cost_usd or metadata.tokens.
         unit: `value`: the field is the number. `characters`, `words`, `lines` or `items`: how many it has.
-            `words_per_sentence`, and the readability indices: `ari` and `coleman_liau` are about the American school
-            year that reads the text with ease; `lix` is below 30 for very easy and above 60 for very hard texts.
-        tokenize: What `unit: words` counts. auto: what stands between white space, and each character of a script
-            without spaces, such as Chinese or Thai; words: what stands between white space, in any script.
+            `words_per_sentence`, and the readability indices: `ari` and `coleman_liau` estimate the American school
+            year that can read the text; `lix` is below 30 for very easy and above 60 for very hard texts.
+        tokenize: What `unit: words` counts. auto: text between white space, and each character of a script without
+            spaces, such as Chinese or Thai; words: text between white space, in any script.
     """
 
     kind: Literal["number"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -43,7 +43,7 @@ class NumberMetricConfig(MetricConfig):
 
 
 class NumberMetric(FieldMetric[NumberMetricConfig]):
-    """The score is the number itself, on no fixed scale; the threshold of a metric is in the same unit."""
+    """The score is the number itself, not in 0..1; the metric's threshold has the same unit."""
 
     Config = NumberMetricConfig
     names_fields = ("field",)
@@ -62,7 +62,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
             if not read.words:
                 return Outcome(status="undefined", reason=f"the {self.config.field} has no words")
             if self.config.unit in _OF_WORDS and (script := script_of(written(found))) in WITHOUT_SPACES:
-                reason = f"{self.config.unit} counts letters of words, and {script} puts no spaces between words"
+                reason = f"{self.config.unit} counts letters of words, but {script} has no spaces between words"
                 return Outcome(status="undefined", reason=reason)
             number = _READING[self.config.unit](read)
             reason = f"{number:.2f}: {read.words:,} words, {read.sentences:,} sentences, {read.letters:,} letters"
@@ -76,12 +76,14 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
 
 
 class _Read:
-    """What the indices count in a text."""
+    """The counts that the indices use."""
 
     def __init__(self, text: str) -> None:
         found = _WORD.findall(text) if is_plain(text) else words(text)
         self.words = len(found)
-        self.letters = sum(sum(map(str.isalnum, word)) for word in found)  # marks belong to their letters
+        self.letters = sum(
+            sum(map(str.isalnum, word)) for word in found
+        )  # combining combining marks belong to their letters
         self.long_words = sum(len(word) > _LONG for word in found)
         self.sentences = max(1, sum(bool(_WORD.search(one)) for one in sentences(text)))
 

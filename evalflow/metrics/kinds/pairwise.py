@@ -32,7 +32,7 @@ VERDICTS: Sequence[Mapping[str, str]] = (
     {"first": "win", "second": "loss", "tie": "tie"},
     {"first": "loss", "second": "win", "tie": "tie"},
 )
-"""The verdict on the answer that each place word means, for each of the two orders: the answer first, and second."""
+"""For each order (answer first, answer second): what "first" and "second" mean for the answer."""
 _IN_PLACE = {place: PREFERENCE.values[verdict] for place, verdict in VERDICTS[0].items()}
 _LEAN: Mapping[str, int] = {"first": 1, "tie": 0, "second": -1}
 
@@ -45,7 +45,7 @@ class PairwiseMetricConfig(QuestionConfig):
             vars.COLUMN, or vars.baseline for the answer of the run named by the root key `baseline`. It must be in
             `needs`.
         criteria: What makes an answer the better one, in words.
-        inconsistent: The verdict for a pair whose orders disagree. Such pairs are counted either way.
+        inconsistent: The verdict for a pair whose two orders disagree. Such pairs are always counted.
         prompt: The template. Besides the fields in `needs` it can use `criteria`, `given` (a map of the other fields
             in `needs`), `source` (the answer shown first) and `against` (the answer shown second).
         weighting: None: verdicts are used as replied, without probabilities.
@@ -62,19 +62,19 @@ class PairwiseMetricConfig(QuestionConfig):
     @classmethod
     def _not_blank(cls, criteria: str) -> str:
         if not criteria.strip():
-            raise ValueError("the criteria are blank; say in words what makes an answer the better one")
+            raise ValueError("the criteria are blank; say what makes an answer better")
         return criteria
 
     @field_validator("against")
     @classmethod
     def _another(cls, against: str) -> str:
         if against == "answer":
-            raise ValueError("the answer cannot be compared with itself; such as reference, or vars.COLUMN")
+            raise ValueError("the answer cannot be compared with itself; name another field, such as reference")
         return against
 
 
 class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
-    """Asks about each pair in both orders. Two equal texts are a tie without a call.
+    """Asks about each pair in both orders. Equal texts are a tie without a call.
 
     The chain's own rule gives the verdict of the first order. The `value` of a score holds:
     verdict (win, loss or tie; null where the score is undefined);
@@ -134,18 +134,18 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     def _inconsistent(self, asked: Outcome, verdicts: Sequence[str], lean: int) -> Outcome:
         undefined = self.config.inconsistent == "undefined"
         value = {"verdict": None if undefined else "tie", "lean": lean, "longer": None}
-        reason = f"the order decides: {verdicts[0]} when the answer is read first, {verdicts[1]} when second"
+        reason = f"the order decides: {verdicts[0]} with the answer first, {verdicts[1]} with it second"
         if undefined:
             return replace(asked, status="undefined", score=None, value=value, reason=reason, path=None)
         return replace(asked, score=0.5, value=value, reason=f"{reason}; counted as a tie")
 
     def _texts(self, fields: Mapping[str, object]) -> tuple[str, str]:
-        """The answer and the other text, as the judge reads them; an absent one is empty."""
+        """The answer and the other text, as the judge reads them; "" if absent."""
         first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
         return first, second
 
     def _readings(self, fields: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
-        """The fields with the first of several references: to beat one of them, whichever it is, means little."""
+        """The fields, with only the first of several references: beating just any one of them means little."""
         return [{**fields, "reference": next(iter(texts_of(reference_in(fields))), None)}]
 
     def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:

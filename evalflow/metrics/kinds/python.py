@@ -26,10 +26,10 @@ class PythonMetricConfig(MetricConfig):
 
     Attributes:
         call: `package.module:callable`; must be given on the command line.
-        values: The score of each label, where the callable returns labels.
-        bounded: Whether scores lie in 0..1; false for a number of another scale.
+        values: The score of each label, if the callable returns labels.
+        bounded: Whether scores lie in 0..1; false for another scale.
         timeout_s: Time limit in seconds for one answer.
-        concurrency: How many answers are scored at once, where it is no coroutine function.
+        concurrency: Maximum answers scored at once, unless it is a coroutine function.
     """
 
     model_config = with_examples({"call": "house_scores:tone", "values": {"kind": 1, "rude": 0}})
@@ -67,9 +67,9 @@ class PythonMetric(BaseMetric[PythonMetricConfig]):
         if not config.call:
             return
         key = f"metric.{name}"
-        hint = f"name a callable that Python finds from the working directory: {key}.call=package.module:callable"
+        hint = f"name a callable that Python can import from the working directory: {key}.call=package.module:callable"
         _, self._callable = imported(config.call, f"{key}.call", hint)
-        # Not that of its files, among which the bot may be.
+        # Not the digest of its files, which may include the bot.
         [source] = own_source(self._callable) or [config.call]
         self.files_sha256 = sha256(source.encode()).hexdigest()
         keys = (f"{key}.timeout_s", f"{key}.concurrency")
@@ -97,7 +97,7 @@ class PythonMetric(BaseMetric[PythonMetricConfig]):
 
 
 def _outcome(given: object, config: PythonMetricConfig) -> Outcome:
-    """The outcome that a callable's value stands for; ValueError if it stands for none."""
+    """The outcome for a callable's return value; ValueError if it is not valid."""
     if given is None:
         return Outcome(status="undefined", reason=f"{_name(config)} returned None")
     if isinstance(given, Outcome):
@@ -118,7 +118,7 @@ def _name(config: PythonMetricConfig) -> str:
 
 
 def _plain(number: object) -> object:
-    """The number itself of a scalar of NumPy and its likes."""
+    """The plain number of a NumPy scalar and the like."""
     item = getattr(number, "item", None)
     return item() if callable(item) else number
 
@@ -126,14 +126,14 @@ def _plain(number: object) -> object:
 def _worth(label: str, values: Mapping[str, float] | None) -> float:
     if label in (values or {}):
         return (values or {})[label]
-    hint = "say what each label is worth: values: {good: 1, bad: 0}"
+    hint = "give each label its score: values: {good: 1, bad: 0}"
     raise ValueError(f"returned the label {quoted(label)}, which `values` does not have; {hint}")
 
 
 def _expect_in_range(number: float | None, given: object, config: PythonMetricConfig) -> float:
     wanted = "a number from 0 to 1" if config.bounded else "a number"
     if number is None or not math.isfinite(number):
-        raise ValueError(f"returned {kind(given)}; {wanted}, true, false, a label, an Outcome or None is wanted")
+        raise ValueError(f"returned {kind(given)}; expected {wanted}, true, false, a label, an Outcome or None")
     if config.bounded and not 0 <= number <= 1:
-        raise ValueError(f"returned {number:g}; {wanted} is wanted; for another scale: bounded: false")
+        raise ValueError(f"returned {number:g}; expected {wanted}; for another scale: bounded: false")
     return number

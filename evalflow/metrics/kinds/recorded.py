@@ -35,7 +35,7 @@ class RecordedMetricConfig(MetricConfig):
 
 
 class RecordedMetric(BaseMetric[RecordedMetricConfig]):
-    """Reads scores from the data. A recorded score is valid for the recorded answer only."""
+    """Reads scores from the data. A recorded score applies only to the recorded answer."""
 
     Config = RecordedMetricConfig
     reads_scores = True
@@ -54,7 +54,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
             problems.append(Problem(f"{config.field!r} is not a JSONPath: {error}", f"metric.{name}.field"))
         bounded = not isinstance(config.scale, NumberScale)
         if bounded and config.threshold is not None and not 0 <= config.threshold <= 1:
-            hint = "a threshold is compared with the score, which this scale takes to 0..1"
+            hint = "the threshold is compared with the score, which this scale maps to 0..1"
             problems.append(Problem(f"{config.threshold:g} is not in 0..1", f"metric.{name}.threshold", hint))
         if problems:
             raise UserError(problems)
@@ -63,7 +63,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         if not is_recorded(case, answer):
             which = "generated" if answer.generated else "an example"
-            return Outcome(status="skipped", reason=f"the score is of the recorded answer, and this one is {which}")
+            return Outcome(status="skipped", reason=f"the score is for the recorded answer, but this one is {which}")
         fields = fields_of(case, answer)
         row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
         try:
@@ -71,7 +71,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         except LimitExceeded as error:
             return Outcome(status="error", error_type=error.error_type, error=str(error))
         if len(found) > 1:
-            error = f"{self.config.field} leads to {len(found)} values, and a score is one"
+            error = f"{self.config.field} matches {len(found)} values; expected one"
             return Outcome(status="error", error_type="data", error=error)
         if not found or found[0] is None:
             return Outcome(status="skipped", reason=f"the case has no {self.config.field}")
@@ -83,7 +83,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
 
 
 async def _find(field: str, row: Mapping[str, object]) -> list[object]:
-    if entered := _ENTERED.match(field):  # a cell of a table may hold an object as text
+    if entered := _ENTERED.match(field):  # a table's cell may hold an object as text
         row = {**row, entered[1]: opened(row.get(entered[1]))}
     if not field.startswith("$"):
         return [row[field]] if field in row else [look_up(field, row)]

@@ -42,9 +42,9 @@ class RetrievalMetricConfig(UnitMetricConfig):
     Attributes:
         relevant: The field with the relevant items.
         retrieved: The field with the retrieved items, best first.
-        id: The key of the id in each item of either list; null: the items are the ids.
+        id: The key of the id in the items of both lists; null: the items are the ids.
         at: The cutoffs k of the measures `precision@k`, `recall@k`, `hit@k` and `ndcg@k`.
-        score: The measure that is the case's score; the others are figures over the run.
+        score: The measure used as the case's score; the others are figures over the run.
     """
 
     kind: Literal["retrieval"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -124,7 +124,7 @@ def measure_names(at: Sequence[int]) -> tuple[str, ...]:
 
 
 def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
-    """Every measure of one case, also at the cutoffs `at`; None if undefined."""
+    """Every measure of one case, including those at the cutoffs `at`; None if undefined."""
     gains = ranked.gains
     relevant, retrieved, hits = len(ranked.relevant), len(gains), sum(gains)
     first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)
@@ -151,7 +151,7 @@ def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
 def ids_of(value: object, key: str | None) -> tuple[str, ...]:
     """The distinct ids in a list, or in a single item, in order. `key` is the key of the id, if items are objects.
 
-    A text is a list as JSON or Python writes it, ids separated by |, semicolons or lines, or one id.
+    A text may be a list in JSON or Python, ids separated by |, semicolons or lines, or a single id.
     """
     if isinstance(value, str):
         value = _in_text(value)

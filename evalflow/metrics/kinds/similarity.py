@@ -35,8 +35,8 @@ class SimilarityMetricConfig(UnitMetricConfig):
     """Two case fields, or dotted paths into metadata or vars.
 
     Attributes:
-        field: One of them.
-        against: The other one; of a list of texts, the nearest counts.
+        field: The first field.
+        against: The second field; if it is a list of texts, the nearest counts.
     """
 
     kind: Literal["similarity"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -75,14 +75,14 @@ class GeneratedQuestionsMetricConfig(QuestionConfig):
     @model_validator(mode="after")
     def _compared(self) -> Self:
         if not {"question", "answer"} <= {*self.needs}:
-            raise ValueError("question and answer are what is compared: needs: [question, answer]")
+            raise ValueError("this metric compares question and answer: needs: [question, answer]")
         return self
 
 
 class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
     """A judge writes questions and marks noncommittal answers; the embedder compares the questions.
 
-    The chain's own rule gives the share of noncommittal questions. If it is 1, the score is 0 and nothing is embedded.
+    The chain's rule gives the share of noncommittal questions. If it is 1, the score is 0 and nothing is embedded.
     Otherwise the score is the mean cosine, at least 0. The value is the unclamped mean.
     """
 
@@ -111,7 +111,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         return cls(name, config, steps, rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks of scoring; the case's question is a placeholder for the questions to be generated."""
+        """The asks of scoring, with the case's question in place of the generated ones."""
         asks = super().preview(case, answer)
         texts = [case.question or ""] * (1 + self.config.questions)
         return (*asks, embedding_ask(self.name, *texts)) if asks else ()
@@ -122,7 +122,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
             return asked
         generated = [text_at(one, "question") for one in objects_at(as_map(asked.steps[-1]["reply"]), "questions")]
         if asked.score == 1:
-            return replace(asked, score=0.0, value=0.0, reason=f"the answer commits itself to nothing: {asked.reason}")
+            return replace(asked, score=0.0, value=0.0, reason=f"the answer is noncommittal: {asked.reason}")
         question = written(fields_of(case, answer)["question"])
         try:
             if not all(text.strip() for text in generated):

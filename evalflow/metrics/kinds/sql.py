@@ -1,7 +1,7 @@
 """The kind `sql`: whether two queries give the same rows, by running both against databases that are made for it.
 
 Queries that differ in their text may mean the same, and queries that agree on one database may differ on the next; so
-both are run, on several fillings of the tables if there are any (test-suite accuracy: Zhong, Yu and Klein, 2020).
+both are run, on each of the fillings of the tables (test-suite accuracy: Zhong, Yu and Klein, 2020).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LARGEST_SCRIPT = 8_000_000
 _SQLITE = Work("evalflow.limited.sql:run", memory=2 * 1024**3)
 _DUCKDB = Work("evalflow.limited.sql:run", imports=("duckdb", "pytz"), memory=2 * 1024**3, files=16, threads=True)
 _AT_ONCE = 4
-"""Processes of one metric at the same time."""
+"""Maximum concurrent processes of one metric."""
 _TOLD = 400
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _QUIET = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]", re.DOTALL)
@@ -50,21 +50,21 @@ _ORDER = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 class SqlMetricConfig(UnitMetricConfig):
     """Two queries, and the tables that they are run on.
 
-    The tables are made by `setup` and then by the script in `setup_field`. Each filling adds rows to a database of its
-    own; without fillings there is one database, as the set-up leaves it.
+    `setup` makes the tables, then the script in `setup_field`. Each filling adds rows to its own database; without
+    fillings there is one database, as the set-up leaves it.
 
     Attributes:
         field: The query: a case field, or a dotted path into metadata or vars; it may stand in a Markdown fence.
-        against: The query that is right, or a list of them, of which one is enough.
+        against: The right query, or a list of them; matching one is enough.
         dialect: The database: sqlite, or duckdb with the extra `sql`.
         setup: SQL that makes tables, and rows if there are no fillings; or the path of a file, NAME.sql.
         setup_field: A case field with such a script, run after `setup`.
         fillings: SQL that fills the tables, one script or file for each database.
         fillings_field: A case field with more of them: a text, or a list of texts.
-        columns: position: the names of columns do not matter, their order does; name: the other way round.
-        order: by_reference: the order of rows counts where `against` ends with ORDER BY; always or never.
-        tolerance: How far two numbers may differ that are not both whole, as such or as a share of the larger.
-        max_rows: The most rows of a result.
+        columns: position: the order of columns matters, their names do not; name: the reverse.
+        order: by_reference: the order of rows counts if `against` has an ORDER BY; or always, or never.
+        tolerance: How far two numbers may differ, absolutely or as a share of the larger; whole numbers must be equal.
+        max_rows: Maximum rows of a result.
         timeout_s: Time limit in seconds for each query and script.
     """
 
@@ -85,7 +85,7 @@ class SqlMetricConfig(UnitMetricConfig):
     @model_validator(mode="after")
     def _expect_tables(self) -> Self:
         if self.setup is None and self.setup_field is None:
-            raise ValueError("name what makes the tables: `setup`, or `setup_field` for a script in each case")
+            raise ValueError("the tables are missing: give `setup`, or `setup_field` for a script in each case")
         return self
 
     @property
@@ -94,7 +94,7 @@ class SqlMetricConfig(UnitMetricConfig):
 
 
 class SqlMetric(FieldMetric[SqlMetricConfig]):
-    """1 if both queries give the same rows in every database, else 0; a query that cannot be run gives no rows."""
+    """1 if both queries give the same rows in every database, else 0. A query that fails scores 0."""
 
     Config = SqlMetricConfig
 
@@ -152,7 +152,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
                 return scored(0.0, False, of + fault)
             counts.append(len(expected.rows))
         if not any(counts):
-            what = "neither query gives a row, in any database, which shows nothing: add rows that the reference finds"
+            what = "neither query returns a row, so nothing is compared: add rows that the reference finds"
             return Outcome(status="undefined", reason=what)
         where = f" in {len(databases)} databases" if len(databases) > 1 else ""
         told = " in the same order" if ordered else ""
@@ -175,10 +175,10 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
     async def _results(
         self, scripts: Sequence[str], reference: str, answer: str, of: str
     ) -> tuple[ResultSet, ResultSet | str]:
-        """What both queries give, or what is wrong with the answer's; ValueError if anything else fails."""
+        """The results of both queries, or the fault of the answer's query; ValueError if anything else fails."""
         said = await self._run(scripts, [reference, answer])
         blamed: str | None = None
-        if isinstance(said, str):  # the process was ended: by which of the two?
+        if isinstance(said, str):  # the process was ended: find out which query did it
             blamed, said = said, await self._run(scripts, [reference])
         if isinstance(said, str):
             raise ValueError(f"{of}the set-up or the {self.config.against}: {said}")
@@ -194,7 +194,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         return _result_set(expected), _result_set(actual)
 
     async def _run(self, scripts: Sequence[str], queries: Sequence[str]) -> dict[str, object] | str:
-        """What `limited.sql` returns; a text says which limit ended it."""
+        """The result of `limited.sql`; a text names the limit that ended it."""
         config = self.config
         task = {
             "dialect": config.dialect,
@@ -210,13 +210,13 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
             try:
                 return await in_thread(partial(work.call, task, seconds, "it"))
             except LimitExceeded as error:
-                return f"it takes more than {config.timeout_s:g} s" if error.limit == "time" else str(error)
+                return f"it took more than {config.timeout_s:g} s" if error.limit == "time" else str(error)
 
     def _difference(self, expected: ResultSet, actual: ResultSet, *, ordered: bool) -> str | None:
         if self.config.columns == "name":
             arranged = actual.arranged_as(expected.columns)
             if arranged is None:
-                return f"the columns are {_names(actual)} instead of {_names(expected)}"
+                return f"columns {_names(actual)} instead of {_names(expected)}"
             actual = arranged
         elif len(actual.columns) != len(expected.columns):
             return f"{len(actual.columns)} columns instead of {len(expected.columns)}: {_names(actual)}"
@@ -240,7 +240,7 @@ def is_ordered(query: str) -> bool:
 
 
 def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
-    """The right queries, each once."""
+    """The right queries, without duplicates."""
     try:
         queries = [_query(one) for one in references_at(path, fields)]
     except ValueError as error:
@@ -252,12 +252,12 @@ def _query(value: object) -> str:
     """The query in an answer: its only fenced block, or the whole text; ValueError if that is not one query."""
     text = written(value)
     if len(text) > LONGEST:
-        raise ValueError(f"it has {len(text):,} characters, and a query has {LONGEST:,} at most")
+        raise ValueError(f"it has {len(text):,} characters; the maximum for a query is {LONGEST:,}")
     blocks = _FENCE.findall(text)
     named = [body for language, body in blocks if language.lower() in ("sql", "sqlite", "duckdb")]
     found = named or [body for _, body in blocks]
     if len(found) > 1:
-        raise ValueError(f"there are {len(found)} fenced queries, and one is wanted")
+        raise ValueError(f"there are {len(found)} fenced queries; expected one")
     return found[0] if found else text
 
 
@@ -268,7 +268,7 @@ def _text(field: str | None, value: object) -> str:
 
 
 def _declared(config: SqlMetricConfig) -> list[str]:
-    """The scripts as declared: some may be names of files."""
+    """The scripts as declared; some may be file names."""
     return [*([] if config.setup is None else [config.setup]), *(config.fillings or ())]
 
 
@@ -286,12 +286,10 @@ def _script(declared: str, where: str) -> str:
         raise UserError(Problem(f"{path} is not below the working directory", where, "give a path within it"))
     found = next((place for place in (path, "data" / path) if place.is_file()), None)
     if found is None:
-        raise UserError(
-            Problem(f"no such file: {path}", where, "a text that ends with .sql is taken for a file's name")
-        )
+        raise UserError(Problem(f"no such file: {path}", where, "a text that ends in .sql is read as a file name"))
     if found.stat().st_size > _LARGEST_SCRIPT:
         what = f"{found} has {found.stat().st_size:,} bytes; the most is {_LARGEST_SCRIPT:,}"
-        raise UserError(Problem(what, where, "a few rows that tell queries apart are enough"))
+        raise UserError(Problem(what, where, "a few rows that distinguish right from wrong queries are enough"))
     try:
         return found.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -299,7 +297,7 @@ def _script(declared: str, where: str) -> str:
 
 
 def _fault(reply: Mapping[str, object]) -> str:
-    """Why the database refused; empty if it did not."""
+    """The database's error message; "" if there was none."""
     return one_line(text_at(reply, "fault"), _TOLD) if "fault" in reply else ""
 
 

@@ -1,4 +1,4 @@
-"""The kind `trajectory`: the tool calls that an agent made, against expected ones and limits."""
+"""The kind `trajectory`: compares an agent's tool calls with expected calls and limits."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from evalflow.values.trajectories import Trajectory, call_text, listed, shortene
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
+_MANY = 200 * 200  # maximum pairs of calls compared in the event loop; more would delay other cases
 Match = Literal["strict", "unordered", "subset", "superset", "in_order"]
 
 
 class CallLimits(Strict):
-    """What may not be exceeded.
+    """Limits on the calls.
 
     Attributes:
-        least: The fewest calls.
-        most: The most calls.
+        least: Minimum number of calls.
+        most: Maximum number of calls.
         forbidden: Tools that may not be called.
-        repeats: How often the same tool may be called with the same arguments; more is a loop.
+        repeats: How often the same call (tool and arguments) may be made; more is a loop.
     """
 
     least: int | None = Field(default=None, ge=1, le=MANY)
@@ -49,7 +49,7 @@ class CallLimits(Strict):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.least is not None and self.most is not None and self.least > self.most:
-            raise ValueError(f"least is {self.least}, and most is {self.most}: no number of calls is allowed")
+            raise ValueError(f"least is {self.least} and most is {self.most}: no number of calls satisfies both")
         return self
 
     @property
@@ -57,7 +57,7 @@ class CallLimits(Strict):
         return (self.least, self.most, self.forbidden, self.repeats) != (None, None, None, None)
 
     def broken(self, calls: Sequence[ToolCall]) -> Iterator[str]:
-        """Each broken limit in a sentence."""
+        """Each broken limit, as a sentence."""
         if self.most is not None and len(calls) > self.most:
             yield f"{len(calls)} calls were made, and at most {self.most} are allowed"
         if self.least is not None and len(calls) < self.least:
@@ -102,14 +102,14 @@ class TrajectoryMetricConfig(UnitMetricConfig, ArgumentRule, CallLimits):
         if self.score == "limits" and not self.has_limits:
             raise ValueError("score: limits needs a limit: least, most, forbidden or repeats")
         if self.score not in ("match", "limits") and self.has_limits:
-            raise ValueError(f"score: {self.score} has no use for limits; a metric of its own has them: score: limits")
+            raise ValueError(f"score: {self.score} does not use limits; put them into a metric with score: limits")
         if (self.expected is None) != (self.score == "limits"):
-            raise ValueError("score: limits goes with expected: null, and only that")
+            raise ValueError("score: limits needs expected: null")
         return self
 
 
 class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
-    """Compares calls one to one. The value has match, precision, recall and f1, whichever of them is the score."""
+    """Compares calls one to one. The value always has match, precision, recall and f1."""
 
     Config = TrajectoryMetricConfig
     names_fields = ("expected", "actual")
@@ -134,20 +134,22 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
             return scored(float(comparison.match and not broken), value, reason + flaws, comparison.steps())
         score = as_number(comparison.value[config.score])
         if score is None:
-            return Outcome(status="undefined", reason="nothing to divide by: no tool was called", value=value)
+            return Outcome(
+                status="undefined", reason="no tool was called, so there is nothing to divide by", value=value
+            )
         return scored(score, value, comparison.reason + flaws, comparison.steps())
 
     def _expect_comparable(self, expected: Trajectory, actual: Trajectory) -> None:
         for at, side in ((self.config.expected, expected), (self.config.actual, actual)):
             if len(side.calls) > MOST:
-                raise ValueError(f"{at}: {len(side.calls)} calls are too many to be matched; the most is {MOST}")
+                raise ValueError(f"{at}: {len(side.calls)} calls are too many to match; the maximum is {MOST}")
         faulty = next((call for call in expected.calls if isinstance(call.arguments, str)), None)
         if faulty:
             raise ValueError(f"{self.config.expected}: the arguments of {call_text(faulty)} are not a JSON object")
 
 
 class TrajectoryComparison:
-    """Two trajectories: which expected call met which actual one, and what follows."""
+    """Two trajectories, the matched pairs of calls, and the scores that follow from them."""
 
     def __init__(self, config: TrajectoryMetricConfig, expected: Trajectory, actual: Trajectory) -> None:
         self._config = config
@@ -201,7 +203,7 @@ class TrajectoryComparison:
             parts = ["no call is expected" + ("" if self._actual else ", and none was made")]
         if self._other_roles:
             wanted, came = (shortened(", ".join(roles)) or "none" for roles in self._roles)
-            parts.append(f"other messages: expected {wanted}; came {came}")
+            parts.append(f"the messages differ: expected {wanted}; got {came}")
         for name, count, texts in (
             ("met", len(self.pairs), (f"{self._expected[i].name} as call {j + 1}" for i, j in self.pairs)),
             ("missing", len(self._lost), (call_text(self._expected[i]) + self._nearest(i) for i in self._lost)),
@@ -212,7 +214,7 @@ class TrajectoryComparison:
         return "; ".join(parts)
 
     def steps(self) -> Sequence[Mapping[str, object]]:
-        """One for each expected call, and one for each actual call that should not have been made."""
+        """One step for each expected call, and one for each unexpected actual call."""
         return [
             *(self._step("call", self._expected[i], f"made as call {j + 1}", passed=True) for i, j in self.pairs),
             *(self._step("call", self._expected[i], "not made" + self._nearest(i)) for i in self._lost),
@@ -233,7 +235,7 @@ class TrajectoryComparison:
         return self._config.score != "recall" or not self._expected
 
     def _nearest(self, lost: int) -> str:
-        """The call of the same tool that does not fit, with the reason if it is bad JSON."""
+        """An actual call of the same tool that does not fit, and why if its JSON is invalid."""
         found = self._namesakes.get(self._expected[lost].name)
         return "" if found is None else f" (call {found + 1} does not fit{_fault(self._actual[found])})"
 

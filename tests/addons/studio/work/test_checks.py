@@ -274,7 +274,7 @@ def test_the_application_starts_no_program_for_a_check(space: Workspace, check: 
         checks.create_check(space, CheckDraft("own", check["identifier"], check["params"]))
     said = tried(space, check, "Hello!")
     assert said.state == "wrong"
-    assert "the metric declares no program 'own', and a case cannot bring one" in said.reason
+    assert "the metric declares no program 'own'; a case cannot define one" in said.reason
     assert "trial" not in said.reason
     definition = {"kind": "checks", "needs": ["answer"], "commands": {"own": {"argv": ["python3", "-c", "1"]}}}
     create_bot(space, "desk", {"kind": "recorded"})
@@ -321,7 +321,7 @@ def test_rules_and_groups_are_tried_and_saved_like_other_checks(space: Workspace
 
 def test_the_list_of_types_says_what_each_demands() -> None:
     types = {one.identifier: one for one in checks.list_check_types.__wrapped__(None)}
-    assert types["group"].description == "Several checks together: all of them must pass, or so many."
+    assert types["group"].description == "Several checks together: all must pass, or a share of them."
     assert "starts_with" in str(types["rule"].params)
 
 
