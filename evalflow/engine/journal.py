@@ -126,7 +126,7 @@ class AnswerBook:
                 key = cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)
                 self._places[key] = (file, offset, len(line))
         if damaged:
-            log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
+            log.warning("%s: %d damaged lines are ignored", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
         place = self._places.get(cell_digest(dataset, case_id, target, repeat)) if self._places else None

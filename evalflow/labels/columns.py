@@ -82,7 +82,7 @@ _probability = _number_that(lambda cell: 0 < cell <= 1, "a probability above 0")
 def _truth(value: object) -> bool:
     truth = {"true": True, "false": False, "1": True, "0": False}.get(str(value).strip().lower())
     if truth is None:
-        raise ValueError(f"{value!r} is neither true nor false")
+        raise ValueError(f"{value!r} is not true or false")
     return truth
 
 

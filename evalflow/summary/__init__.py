@@ -1,1 +1,1 @@
-"""From the journal to tables: scores, the summary and its files, gates, comparison and calibration."""
+"""Turns the journal into tables: scores, the summary and its files, gates, comparison and calibration."""

@@ -1,7 +1,7 @@
 """A run's means, adjusted by an earlier run's scores of the same cases and of more cases.
 
-The estimator is that of labels (`evalflow.stats.prediction`), with this run's scores as the labels and the earlier
-run's as the judge's: its scores of the other cases say whether this run's sample was easy or hard. It is the control
+The estimator is the one for labels (`evalflow.stats.prediction`): this run's scores play the labels, the earlier run's
+scores the judge. Its scores of the other cases show whether this run's sample was easy or hard. It is the control
 variate of Deng, Xu, Kohavi & Walker 2013 (WSDM), with lambda cross-fitted.
 """
 
@@ -20,14 +20,15 @@ from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import is_biased_sample
 
 FEWEST_DIFFERING = 5
-"""With fewer cases whose scores differ between the runs, the interval is too narrow: they hardly show its variance."""
+"""With fewer cases whose scores differ between the runs, the interval is too narrow: the variance is underestimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustedMean:
-    """A mean of run B over the cases that A scored, adjusted by A's scores; `labels_saved` of `found` are cases saved.
+    """A mean of run B over the cases that A scored, adjusted by A's scores.
 
-    `plain` is the interval of B's own mean, over the cases that both scored.
+    `labels_saved` of `found` is the number of cases saved. `plain` is the interval of B's unadjusted mean, over the
+    cases that both scored.
     """
 
     pair: tuple[str, str]
@@ -64,10 +65,11 @@ class AdjustedMean:
 def adjusted_means(
     pairing: Pairing, pair: tuple[str, str], metrics: Mapping[str, Traits], *, seed: int = 0
 ) -> Iterator[AdjustedMean]:
-    """The means of B that A's scores of more cases make narrower; B's cases are a random sample of A's.
+    """The means of B whose intervals get narrower with A's scores of more cases.
 
-    Left out are metrics where B has cases that A has not scored, where fewer than FEWEST_DIFFERING cases differ, and
-    where A's scores show that B's cases can hardly be drawn at random (`sampling_bias`).
+    B's cases must be a random sample of A's. Left out are metrics where B has cases that A has not scored, where fewer
+    than FEWEST_DIFFERING cases differ, and where A's scores show that B's cases can hardly be drawn at random
+    (`sampling_bias`).
     """
     known = pairing.counts.filter((pl.col("only_a") > 0) & (pl.col("only_b") == 0))
     if not known.height:

@@ -43,7 +43,7 @@ MEASURES = (
     "auroc",
 )
 _MAX_CLASSES = 11
-"""Scores with at most this many values, and a third as many as answers, are treated as classes, such as grades."""
+"""Scores count as classes, such as grades, with at most this many values, and at least three answers per value."""
 _HALF = 0.5
 ANSWER_KEY = ("case_id", "target_repeat")  # columns that identify an answer within a dataset, metric and target
 _UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
@@ -55,10 +55,10 @@ SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean s
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Judge's scores and people's labels as classes: their levels in order, and whether these are pass and fail.
+    """Judge's scores and people's labels as classes.
 
-    An answer on which people are tied between two classes counts half in each: it has two entries. `rows` has the
-    answer of each entry, and `share` how much of it the entry stands for.
+    `levels` are the classes in order. An answer on which people are tied between two classes counts half in each: it
+    has two entries. `rows` has the answer of each entry, and `share` the entry's weight.
     """
 
     levels: Sequence[float]
@@ -75,7 +75,7 @@ class Classes:
 
     @property
     def agreed(self) -> Floats:
-        """Of each answer the share of people's class that the judge puts it in: 1, 0, or half if people are tied."""
+        """For each answer whether judge and people agree: 1, 0, or half if people are tied."""
         shares: Floats = self.share * (self.human == self.judge)
         return np.bincount(self.rows, shares).astype(np.float64)
 
@@ -92,7 +92,7 @@ class Classes:
         ]
 
     def clusters(self, labelled: pl.DataFrame) -> Array | None:
-        """The cluster of each entry; None if each stands alone."""
+        """The cluster of each entry; None if every entry is its own cluster."""
         own = clusters_of(labelled)
         return own if not self.tied else (np.arange(labelled.height) if own is None else own)[self.rows]
 
@@ -105,8 +105,8 @@ class Classes:
 def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
     """The classes of judge and people: the scale's values if there are few, else pass and fail by the threshold.
 
-    Several people's labels of an answer are rounded: to the value nearest to their mean, or to pass or fail, whichever
-    more of them reach. None for many values and no threshold. `labelled` is of `labelled_scores`.
+    Several labels of an answer are merged: into the value nearest to their mean, or into the majority of pass or fail.
+    None if there are many values and no threshold. `labelled` comes from `labelled_scores`.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     found = np.unique(np.concatenate([judge, _marks(labelled)]))
@@ -128,7 +128,10 @@ def _marks(labelled: pl.DataFrame) -> Floats:
 
 
 def _classes(levels: Floats, judge: Floats, human: Floats, *, by_threshold: bool) -> Classes:
-    """The level nearest to people's mean; both of two that are equally near, which share the answer."""
+    """Build the classes.
+
+    People's class is the level nearest to their mean; two equally near levels share the answer.
+    """
     low, high = nearest_levels(human, levels)
     tied = np.flatnonzero(low != high)
     rows = np.sort(np.concatenate([np.arange(human.size), tied]), kind="stable")
@@ -138,17 +141,20 @@ def _classes(levels: Floats, judge: Floats, human: Floats, *, by_threshold: bool
 
 
 def nearest_levels(values: Floats, levels: Floats) -> tuple[Floats, Floats]:
-    """The lowest and the highest of the levels, ascending, that are nearest to each value; two if it is a tie."""
+    """For each value the lowest and the highest nearest level; they differ if it is a tie. `levels` ascend."""
     distance = np.abs(values[:, None] - levels)
     nearest = distance <= distance.min(axis=1, keepdims=True) + TOLERANCE
     return levels[nearest.argmax(axis=1)], levels[levels.size - 1 - nearest[:, ::-1].argmax(axis=1)]
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Estimated]:
-    """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers."""
+    """Compute all MEASURES; those that do not apply are undefined.
+
+    With weighted labels they estimate the agreement on all answers.
+    """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
-    n, none = judge.size, "scores are not classes, and no threshold says what passes"
+    n, none = judge.size, "scores are not classes, and there is no threshold"
     found: dict[str, Estimated] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
     found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
@@ -175,7 +181,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
 def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> dict[str, Estimated]:
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     n, verdicts = human.size, np.isin(_marks(labelled), (0.0, 1.0)).all()
-    alone, graded = undefined(n, "each answer stands alone"), undefined(n, "people do not say yes or no")
+    alone, graded = undefined(n, "answers are not grouped"), undefined(n, "labels are not yes or no")
     low, high = nearest_levels(human, np.array([0.0, 1.0]))
     return {
         "krippendorff_alpha": krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed),
@@ -185,9 +191,9 @@ def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> di
 
 
 def headline_measure(measures: Mapping[str, Detail]) -> str | None:
-    """The measure of agreement beyond chance to report: a kappa, else Spearman's; None if none has a value.
+    """The measure of agreement beyond chance to report: a kappa, else Spearman's; None if they have no value.
 
-    `measures` are documents of `Estimated`. Of two kappas it is the first whose interval lies above 0.
+    `measures` are documents of `Estimated`. If there are two kappas, the first whose interval lies above 0 is taken.
     """
     for line in _BEYOND_CHANCE:
         known = [name for name in line if measures.get(name, {}).get("value") is not None]
@@ -207,7 +213,7 @@ def _above_chance(measure: Detail) -> bool:
 
 
 def weights_of(labelled: pl.DataFrame) -> Floats | None:
-    """Number of answers that each labelled one represents; None if it is the same for all."""
+    """Number of answers that each labelled answer represents; None if it is the same for all."""
     return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
 
 
@@ -221,9 +227,9 @@ def clusters_of(answers: pl.DataFrame) -> Array | None:
 class Raters:
     """Agreement among people on the answers that several of them labelled."""
 
-    # Krippendorff's alpha (interval) of people and of the judge with them, on the same answers.
+    # Krippendorff's alpha (interval) among people, and among people and judge, on the same answers.
     alphas: AlphaComparison
-    # Alpha of people by the order of labels, for unevenly spaced grades.
+    # Ordinal alpha of people, for unevenly spaced grades.
     alpha_ordinal: Estimated
     # Agreement on classes beyond chance; None if labels are not classes, or answers differ in their number of labels.
     # If one class is rare, use AC1.
@@ -240,7 +246,7 @@ class Raters:
         return self.alphas.people
 
     def alt_document(self) -> dict[str, Any]:
-        """The alternative annotator test and its verdict as JSON, without what each person has."""
+        """The alternative annotator test and its verdict as JSON, without the values per person."""
         test, found = self.alt_test, self.replaces
         return {
             "passes": found.may,
@@ -256,7 +262,10 @@ class Raters:
 def raters_of(
     labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True, higher_is_better: bool = True
 ) -> Raters | None:
-    """Agreement among people; None if no answer has two labels. `agrees`: the judge does with them, beyond chance."""
+    """Agreement among people; None if no answer has two labels.
+
+    `agrees`: whether the judge agrees with them beyond chance.
+    """
     about = answers.select(*ANSWER_KEY, "cluster", "score", "threshold")
     known = labels.join(about, on=ANSWER_KEY, how="inner").sort(*ANSWER_KEY)
     ratings, first = _ratings(known)
@@ -269,7 +278,9 @@ def raters_of(
     same_scale = judge
     if not threshold.is_empty() and set(np.unique(ratings[~np.isnan(ratings)]).tolist()) == {0.0, 1.0}:
         passed = passes(judge, float(threshold[0]), higher_is_better=higher_is_better)
-        same_scale = (passed == higher_is_better).astype(np.float64)  # people said yes or no, so the judge's verdict
+        same_scale = (passed == higher_is_better).astype(
+            np.float64
+        )  # people said yes or no, so compare the judge's verdict
     alphas = compare_alphas(ratings.T, same_scale, clusters, seed=seed)
     counts = _counts(ratings[several])
     reliable = reliability(ratings.T, clusters, seed=seed)
@@ -313,8 +324,8 @@ def _counts(ratings: Floats) -> Floats | None:
 def label_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
     """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale.
 
-    `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
-    nothing to score. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
+    `use` is that of `Label`; `human` and `value` are null if the label is missing. If a person found nothing to score,
+    only `human` is null. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
     `case_hash` is a hash of what people saw beside the answer, `review` the review it was given in; null if unknown.
     """
     return _given(pl.DataFrame(list(rows), _label_schema()))
@@ -350,12 +361,12 @@ def _label_schema() -> pl.Schema:
 
 
 def truths(labels: pl.DataFrame) -> pl.DataFrame:
-    """The labels and resolutions that say which score is true of an answer."""
+    """The labels and resolutions that give the true score of an answer."""
     return labels.filter(pl.col("use").is_in(["label", "resolution"]) & pl.col("human").is_not_null())
 
 
 def nothing_to_score(labels: pl.DataFrame) -> pl.DataFrame:
-    """The answers (ANSWER) with nothing to score: so the resolution says, else more than half of the people."""
+    """The answers (ANSWER) with nothing to score, by their resolution, else by more than half of the people."""
     resolved, empty = pl.col("use") == "resolution", pl.col("human").is_null().cast(pl.Float64)
     judged = labels.filter(pl.col("use").is_in(["label", "resolution"]))
     shares = judged.group_by(ANSWER, maintain_order=True).agg(
@@ -366,7 +377,7 @@ def nothing_to_score(labels: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class UndefinedAgreement:
-    """Labelled answers in which people or a judge find nothing to score; neither counts in any mean or agreement."""
+    """Labelled answers with nothing to score by people or the judge. They count in no mean or agreement."""
 
     answers: int  # labelled answers that the judge scored, or found to be undefined
     both: int
@@ -375,9 +386,9 @@ class UndefinedAgreement:
 
 
 def undefined_agreement(cells: pl.DataFrame, labels: pl.DataFrame) -> UndefinedAgreement | None:
-    """Compare where people and the judge of one series find nothing to score; None where neither does.
+    """Compare the answers with nothing to score by people and by the judge of one series; None if there are none.
 
-    Of several repeats of the judge the majority decides, and half of them that an answer can be scored.
+    Over several repeats of the judge the majority decides; a tie means that the answer can be scored.
     """
     done = cells.filter(pl.col("status").is_in(["scored", "undefined"]))
     judge = done.group_by(ANSWER).agg(by_judge=(pl.col("status") == "undefined").mean() > _HALF)
@@ -391,11 +402,11 @@ def undefined_agreement(cells: pl.DataFrame, labels: pl.DataFrame) -> UndefinedA
 
 
 NOT_AT_RANDOM = "the labelled answers are hardly a random sample"
-"""Why labels correct nothing, if a test of how they were drawn says so."""
+"""Why labels correct nothing, if a test finds that the labelled answers are not a random sample."""
 
 
 OF_MEANS = (*ANSWER, "judge", "cluster", "tags", "score", "passed", "human", "accepted", "weight")
-"""The columns of `labelled_scores` that correct a mean, and tell whether labels may; the others take as long again."""
+"""The columns of `labelled_scores` for correcting means and testing labels; computing all doubles the time."""
 
 
 def labelled_scores(
@@ -406,14 +417,14 @@ def labelled_scores(
     lower: Collection[str] = (),
     columns: Sequence[str] | None = None,
 ) -> pl.DataFrame:
-    """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
+    """Every scored answer of series with labels, in the order of `scores`, with its labels from `label_frame`.
 
-    A judge's repeats are averaged, and so are the labels of several people, unless a resolution says what is true;
-    value and reason are of the first repeat. Answers with `nothing_to_score` are left out. With `failed`, the answers
-    for which the judge failed every time instead; their score is null. `human` is null without a label, `accepted` is
+    A judge's repeats are averaged, and so are several people's labels, unless there is a resolution; value and reason
+    are from the first repeat. Answers with `nothing_to_score` are left out. With `failed` it returns instead the
+    answers on which the judge failed every time; their score is null. `human` is null without a label, `accepted` is
     the share of the labels that reach the threshold (null without one), `people` their number, `said` their values,
-    `marks` the labels as scores.
-    Metrics in `lower` pass at or below their threshold. `columns` selects some of them, the cluster among them.
+    `marks` the labels as scores. Metrics in `lower` pass at or below their threshold. `columns` selects some of them,
+    the cluster among them.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
@@ -424,7 +435,7 @@ def labelled_scores(
     own = own.join(series, on=["dataset", "metric", "target"], how="semi", maintain_order="left")
     own = own.join(nothing_to_score(labels).lazy(), on=ANSWER, how="anti", maintain_order="left")
     cluster = cluster_name(pl.col("group"), pl.col("case_id"))
-    # The first of many lists or texts would take several times as long.
+    # Taking the first of many lists or texts would take several times as long.
     about = own.select(*cell, "place", cluster.alias("cluster"), "tags", "threshold", "value", "reason")
     means = own.group_by(cell).agg(pl.col("place").min(), pl.col("score", "passed").cast(pl.Float64).mean())
     answers = about.join(means.drop(cell), on="place", maintain_order="left").drop("place")
@@ -433,7 +444,7 @@ def labelled_scores(
     weight = pl.col("weight")
     reached = pl.when(pl.col("metric").is_in(list(lower))).then(_reaches(higher_is_better=False))
     limits = scored.join(series, on=["dataset", "metric", "target"], how="semi").group_by("dataset", "metric")
-    limits = limits.agg(usual=pl.col("threshold").drop_nulls().first())  # an answer that failed has none of its own
+    limits = limits.agg(usual=pl.col("threshold").drop_nulls().first())  # a failed answer has no value of its own
     given = truths(labels).lazy()
     thresholds = answers.select(*ANSWER, "threshold").join(given, on=ANSWER, how="semi", maintain_order="left")
     thresholds = thresholds.unique(ANSWER, keep="first", maintain_order=True)
@@ -451,7 +462,7 @@ def labelled_scores(
     )
     joined = answers.join(people, on=ANSWER, how="left", maintain_order="left")
     joined = joined if columns is None else joined.select(columns)
-    # Numbers in the order of the names, which are far faster to count and to sort.
+    # Numbers sort like the names, and are far faster to count and sort.
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
 
 
@@ -484,7 +495,7 @@ def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
 
 
 def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Labelled answers without a score: dataset, metric, target, n; only rows with some."""
+    """Number of labelled answers without a score, by dataset, metric and target; rows with 0 are left out."""
     known = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))
     known = known.with_columns(pl.col("target_repeat").cast(pl.Int64))
     left = truths(labels).lazy().select(ANSWER).unique().join(known, on=ANSWER, how="anti")

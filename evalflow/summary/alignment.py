@@ -1,4 +1,4 @@
-"""Whether a judge that was taught with people's labels agrees with other labels better than before."""
+"""Whether a judge agrees better with held-out labels after it was taught with people's labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.verdicts import Verdict, helps, of_taught_judge
 
 _KEY = ("case_id", "target_repeat")
-_CHUNK = 1_000_000  # labelled answers of resamples that are in memory at once
+_CHUNK = 1_000_000  # resampled labelled answers held in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Alignment:
 
     Attributes:
         changes: Measures of agreement with people; see `deciding`.
-        width: The width of people's mean over all answers, corrected by these labels; None if nothing varies.
-        learned: Labelled answers of the other part, from which the examples are.
+        width: Interval width of the mean over all answers, corrected by these labels; None if nothing varies.
+        learned: Labelled answers of the other part, which the examples come from.
         held_out: Labelled answers that were held out; `scored` of them were scored both times.
         answers: Scored answers of the run, which the mean is over.
     """
@@ -45,7 +45,7 @@ class Alignment:
 
     @property
     def deciding(self) -> AgreementChange | None:
-        """The first measure whose difference has an interval: kappa has none if both judges are at its ends."""
+        """The first measure whose difference has an interval. Kappa has none if both judges are at its extremes."""
         return next((one for one in self.changes if one.difference.low is not None), next(iter(self.changes), None))
 
     @property
@@ -59,7 +59,7 @@ class Alignment:
 
     @property
     def labels_needed(self) -> int | None:
-        """Labelled answers, both parts together, that would decide a difference like this; None if none would."""
+        """Labelled answers, both parts together, that would decide such a difference; None if no number would."""
         found = self.deciding.difference if self.deciding else None
         if found is None or found.difference is None or found.low is None or found.high is None:
             return None
@@ -106,7 +106,7 @@ def alignment_of(
     answers: int,
     seed: int = 0,
 ) -> Alignment:
-    """Compare two judges of one metric on the same answers with held-out labels, which are from `label_frame`."""
+    """Compare two judges of one metric on the same answers, by held-out labels from `label_frame`."""
     metric, dataset = str(labels["metric"][0]), str(labels["dataset"][0])
     held_out = labels.select(_KEY).n_unique()
     found = judge_changes(before, after, labels, {metric: traits}, seed=seed)
@@ -124,8 +124,8 @@ def _width(
 ) -> Difference | None:
     """The width of the corrected mean's interval, before and after; a paired bootstrap over answers or groups of them.
 
-    It is the width to expect from the spread of labels and scores (`Spread.width`), since only the labelled answers
-    were scored by both. Weighted labels give none.
+    It is the width expected from the spread of labels and scores (`Spread.width`), since only the labelled answers
+    were scored by both judges. None for weighted labels.
     """
     lower = lower_is_better({str(labels["metric"][0]): traits})
     both = labelled_scores(before, labels, lower=lower).filter(pl.col("human").is_not_null())

@@ -39,7 +39,7 @@ from evalflow.summary.verdicts import SAMPLING_LEVEL, is_biased_sample, is_signi
 
 @dataclass(frozen=True, slots=True)
 class TagShare:
-    """A tag whose answers were labelled at a different rate (a share) than those elsewhere; p adjusted over tags."""
+    """A tag whose answers were labelled at another rate than the rest; p is adjusted over tags."""
 
     tag: str
     labelled: float
@@ -48,7 +48,7 @@ class TagShare:
 
 
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
-    """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %)."""
+    """Tags whose answers are labelled far more or far less often than the others (Holm over tags, 1 %)."""
     labelled, clusters = answers["human"].is_not_null().to_numpy(), answers["cluster"].to_numpy()
     found: list[TagShare] = []
     for tag, inside in tagged(answers).items():
@@ -63,7 +63,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
 
 
 def unusable_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
-    """The datasets and metrics whose labels may correct nothing, each with the reason; see `why_unusable`.
+    """The datasets and metrics whose labels must not correct anything, with the reason; see `why_unusable`.
 
     `answers` are the `labelled_scores` of the labels.
     """
@@ -78,10 +78,10 @@ def unusable_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> dict[tuple[s
 
 
 def why_unusable(declared: str, bias: SamplingBias | None, uneven: Sequence[TagShare]) -> str:
-    """Why labels correct nothing anywhere, of whatever number; empty if they may correct.
+    """Why labels must not correct anything; "" if they may.
 
-    `declared` is what is known of how they came here, as `unusable` of `label_frame`; otherwise both tests say whether
-    the labelled answers may be a random sample.
+    `declared` is the known reason (`unusable` of `label_frame`). Without one, both tests decide whether the labelled
+    answers may be a random sample.
     """
     return declared or (NOT_AT_RANDOM if uneven or (bias is not None and is_biased_sample(bias)) else "")
 
@@ -92,7 +92,7 @@ def _declared_unusable(labels: pl.DataFrame, dataset: str, metric: str) -> str:
 
 
 def _bias_of(answers: pl.DataFrame) -> SamplingBias:
-    """The test of the labelled answers against the others: by pass and fail if there is a threshold, else by scores."""
+    """Test labelled against unlabelled answers: by pass and fail if there is a threshold, else by scores."""
     known = ~np.isnan(answers["human"].to_numpy())
     values = answers["score" if answers["passed"].null_count() else "passed"].to_numpy()
     clusters = answers["cluster"].to_numpy()
@@ -105,11 +105,11 @@ MOST_MISSING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class MissingLabels:
-    """Answers that people were served and gave no label: their number, and their share of all served.
+    """Answers that people were shown but did not label: their number, and their share of all shown.
 
-    `worst` and `best` are the corrected mean with every missing label at either end of the scale, and
-    `pass_rate_worst` and `pass_rate_best` the pass rate; None up to MOST_MISSING, without ends or a threshold, and if
-    labels correct nothing.
+    `worst` and `best` are the corrected mean with every missing label at the worst or best end of the scale;
+    `pass_rate_worst` and `pass_rate_best` likewise. None if the share is at most MOST_MISSING, if there are no ends or
+    no threshold, and if labels correct nothing.
     """
 
     n: int
@@ -122,7 +122,7 @@ class MissingLabels:
 
 @dataclass(frozen=True, slots=True)
 class LabelsApart:
-    """Agreement with labels that enter no mean: given with the judge's score in view, or of answers picked by hand."""
+    """Agreement with labels that count in no mean: given with the judge's score in view, or of hand-picked answers."""
 
     by: Mapping[str, int]  # number of labels by person
     n_answers: int
@@ -131,7 +131,10 @@ class LabelsApart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRow:
-    """One judge's mean on one metric, compared with people; judge is None for a metric without, tag None for all."""
+    """One judge's mean on one metric, compared with people.
+
+    judge is None for a metric without a judge, tag None for all answers.
+    """
 
     dataset: str
     metric: str
@@ -165,19 +168,19 @@ class CalibrationRow:
     answers: pl.DataFrame  # all scored answers, from `labelled_scores`
     tags: Sequence[CalibrationRow] = ()
     resolved: int = 0  # number of answers whose label is a resolution
-    missing: MissingLabels | None = None  # None if every label that was asked for was given
+    missing: MissingLabels | None = None  # None if no requested label is missing
     apart: LabelsApart | None = None
     undefined: UndefinedAgreement | None = None  # None if neither people nor the judge found nothing to score
-    declared_unusable: str = ""  # why its labels may correct nothing, as `unusable` of `label_frame`
+    declared_unusable: str = ""  # why its labels must not correct anything (`unusable` of `label_frame`)
 
     @property
     def who(self) -> str:
-        """What gave the scores, for texts: "judge", or "metric" without a judge."""
+        """The source of the scores, for texts: "judge", or "metric" without a judge."""
         return "judge" if self.judge else "metric"
 
     @property
     def named(self) -> str:
-        """How texts call the answers in the means; not all answers if some have no score."""
+        """What texts call the answers in the means; it depends on whether some answers have no score."""
         if not self.left_out:
             return "answers"
         return "answers that can be judged" if self.failed[1] else "answers with a score"
@@ -194,12 +197,12 @@ class CalibrationRow:
 
     @property
     def unusable(self) -> str:
-        """Why the labels may correct nothing, of whatever number; empty if they may."""
+        """Why the labels must not correct anything, however many there are; "" if they may."""
         return why_unusable(self.declared_unusable, self.sampling_bias, self.uneven)
 
     @property
     def uncorrected(self) -> str:
-        """Why the labels correct nothing; empty if they do."""
+        """Why the labels correct nothing; "" if they do."""
         return self.unusable or ("" if self.corrected.estimate is not None else few_labels(self.corrected.n))
 
     @property
@@ -215,8 +218,8 @@ def calibrate_scores(
 ) -> list[CalibrationRow]:
     """A row for each dataset, metric, target and judge whose answers have labels, in the order of the scores.
 
-    Several people's labels of an answer are averaged, unless a resolution replaces them, and so are a judge's repeats.
-    Groups of cases are clusters, as are several answers to one case.
+    Several people's labels of an answer are averaged, unless a resolution replaces them; a judge's repeats are
+    averaged, too. Clusters are groups of cases, or several answers to one case.
     """
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
@@ -253,7 +256,7 @@ def calibrate_scores(
 
 
 def _without_correction(row: CalibrationRow, why: str) -> CalibrationRow:
-    """The row with the means of judge and people, but without a corrected one."""
+    """The row with the means of judge and people, but without the corrected mean."""
     names = ("estimate", "low", "high", "std_error", "lambda_", "labels_saved", "finite_low", "finite_high")
     nothing = {**dict.fromkeys(names), "method": f"none: {why}"}
     rate = None if row.pass_rate is None else replace(row.pass_rate, **nothing)
@@ -269,7 +272,7 @@ def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
 def _missing(
     scores: pl.LazyFrame, answers: pl.DataFrame, said: pl.DataFrame, row: CalibrationRow, seed: int
 ) -> MissingLabels | None:
-    """The answers without a label that people were served, of a row's answers and those that its judge failed on."""
+    """Answers that people were shown but did not label: a row's answers, and those on which its judge failed."""
     unlabelled = answers.filter(pl.col("human").is_null())
     lacking = said.filter(use="missing").join(unlabelled, on=ANSWER, how="semi").unique(ANSWER, maintain_order=True)
     n, known = lacking.height, answers.height - unlabelled.height
@@ -294,7 +297,7 @@ def _missing(
 
 
 def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
-    """Agreement of a row's scores with the labels that enter no mean; None without any."""
+    """Agreement of a row's scores with the labels that count in no mean; None if there are none."""
     own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
     if not own.height:
         return None
@@ -320,9 +323,10 @@ def _row(
     traits: Traits,
     seed: int,
 ) -> CalibrationRow:
-    """The row of these answers; people's labels and their resolutions are among the `true` ones.
+    """The row of these answers.
 
-    There is one for each tag, mostly of few answers, for which a query takes longer than all of its statistics.
+    `true` has people's labels and resolutions. Called once per tag, mostly with few answers: a query would take longer
+    than all the statistics.
     """
     dataset, metric, target, judge = names
     known = pl.col("human").is_not_null()
@@ -371,7 +375,7 @@ def _row(
 
 
 def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """The scored answers, and those that the judge failed on if any of them is labelled, with the judge's mean."""
+    """The scored answers. If any failed one is labelled, the failed ones too, with the judge's mean as score."""
     if not gaps["human"].count():
         return answers
     means = (pl.lit(answers[name].mean(), pl.Float64).alias(name) for name in ("score", "passed"))
@@ -381,7 +385,7 @@ def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 def _corrected(
     answers: pl.DataFrame, *, bounded: bool, seed: int, columns: tuple[str, str] = ("human", "score")
 ) -> CorrectedMean:
-    """The mean of people's labels, corrected by the judge's scores; these are their columns."""
+    """The mean of people's labels, corrected by the judge's scores; `columns` names both."""
     labels, scores = (answers[name].to_numpy() for name in columns)
     known = ~np.isnan(labels)
     clusters = answers["cluster"].to_numpy() if answers["cluster"].n_unique() < answers.height else None
@@ -418,7 +422,8 @@ def _rate(answers: pl.DataFrame) -> Estimated | None:
 def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
     """Labelled answers on which judge and people differ, largest difference (score - human) first.
 
-    `said` has people's labels on the metric's own scale, `comment` theirs (or null), `reason` is the judge's.
+    `said` has people's labels on the metric's own scale, `comment` their comments (or null), `reason` the judge's
+    reason.
     """
     labelled = row.answers.filter(pl.col("human").is_not_null())
     differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))

@@ -1,4 +1,4 @@
-"""The cases that changed between two runs, each once: by its worst drop, else its largest rise."""
+"""The cases that changed between two runs, each listed once by its worst drop, else its largest rise."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _KEY = ("dataset", "case_id", "metric")
 _CASE = ["dataset", "case_id"]
 _SHOWN = ("metric", "score_a", "score_b", "passed_a", "passed_b", "change", "judged")
 _HALF = 0.5
-_LEAST = 1e-9  # sort value of a score that only one run has: after cases that changed, before unchanged ones
+_LEAST = 1e-9  # sort value if only one run has a score: after changed cases, before unchanged ones
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:
     """How the scores of a case differ in one metric. Scores are means over repeats; None if the run has none.
 
-    Where people labelled both answers, the scores, passes and the change are those of their labels.
+    If people labelled both answers, scores, passes and change are those of their labels.
     """
 
     metric: str
@@ -36,7 +36,7 @@ class MetricChange:
     passed_a: bool | None
     passed_b: bool | None
     change: float | None  # B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
-    judged: float | None  # the change of the judge's scores, where `change` is that of people's labels
+    judged: float | None  # the change of the judge's scores, if `change` is that of people's labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class CaseChange(MetricChange):
     question: str  # empty if it is not known
     is_answered_otherwise: bool
     others: Sequence[MetricChange]
-    reason: str | None = None  # of B's lowest score; None if there is none, or it was not read
+    reason: str | None = None  # of B's lowest score; None if it has none, or was not read
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -59,9 +59,9 @@ class CaseChange(MetricChange):
 class CaseChanges:
     """The cases in both runs (`common`) that differ in a score or the answer; a case may count in several `counts`.
 
-    Listed in documents are those that flipped between pass and fail in any metric, and those with another score in a
-    metric without pass or fail: `worsened` cases flipped to fail in some metric, `improved` ones to pass only, and
-    `rescored` ones did not flip.
+    Documents list cases that flipped between pass and fail in any metric, and cases with another score in a metric
+    without a threshold. `worsened` cases flipped to fail in some metric, `improved` ones only to pass, and `rescored`
+    ones did not flip.
     """
 
     def __init__(self, pair: tuple[str, str], cells: pl.DataFrame, scores: pl.LazyFrame | None = None) -> None:
@@ -88,7 +88,7 @@ class CaseChanges:
         answers differ, whether or not the scores do), or listed (in documents).
         """
         weight = pl.col("weight")
-        # Drops before rises before what does not differ; the metric that failed says more than the case as a whole.
+        # Drops first, then rises, then unchanged; the metric that failed says more than the case as a whole.
         kind = pl.when(weight < 0).then(0).when(weight > 0).then(1).otherwise(2)
         shown = self._changed.filter(pl.col(sort)).sort(
             *_CASE,
@@ -142,12 +142,12 @@ def changed_cells(
 ) -> pl.DataFrame:
     """A row for each case and metric in both runs.
 
-    Where people labelled both answers, their labels count, not the scores, unless `by_labels` is false: they would show
-    no change between two judges of the same answers. The cases that pass everything are a metric too. `cases` has
-    dataset, id and question of the cases in both, and whether the answers differ. The columns are those of
-    `MetricChange`, a Boolean for each of `SORTS`, `listed`, `differs` (in the score, or in whether it exists), `place`
-    in A's order, and `weight`: the change, for a metric that exceeds 1 divided by the largest, so that other units do
-    not dominate. Metrics are in the order of the run.
+    If people labelled both answers, labels count instead of scores, unless `by_labels` is false (labels show no change
+    between two judges of the same answers). "Passes everything" is treated as a metric, too. `cases` has dataset, id
+    and question of the cases in both, and whether the answers differ. The columns are those of `MetricChange`, a
+    Boolean for each of `SORTS`, `listed`, `differs` (in the score, or in whether it exists), `place` in A's order, and
+    `weight`: the change, for a metric that exceeds 1 divided by the largest, so that other units do not dominate.
+    Metrics are in the order of the run.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")
@@ -160,7 +160,7 @@ def changed_cells(
     lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
     cells = pairing.shared
     if pairing.whole:
-        # A case's place is that of its metrics.
+        # all metrics of a case have the same place
         own = pairing.whole.shared.with_columns(place=pl.lit(None, cells.schema["place"]))
         cells = pl.concat([cells, own.select(cells.columns)], how="vertical_relaxed")
     return (
@@ -179,7 +179,7 @@ def changed_cells(
             better=(pl.col("change") > 0).fill_null(value=False),
             weight=pl.when(pl.col("lost"))
             .then(lost)
-            .when(pl.col("flipped") & (pl.col("change") == 0))  # by another threshold
+            .when(pl.col("flipped") & (pl.col("change") == 0))  # the threshold differs
             .then(pl.when("passed_b").then(2 * _LEAST).otherwise(-2 * _LEAST))
             .otherwise((pl.col("change") / greatest).fill_null(0.0)),
         )
@@ -194,7 +194,7 @@ def changed_cells(
 
 
 def _by_people(labelled: pl.Expr) -> dict[str, pl.Expr]:
-    """The scores and passes of both runs: people's where these are known, a pass only where the judge decides one."""
+    """The scores and passes of both runs, replaced by people's if known; passes only if the judge's score has one."""
     scores = {f"score_{side}": pl.when(labelled).then(f"human_{side}").otherwise(f"score_{side}") for side in "ab"}
     judged = [pl.col(f"{name}_{side}").is_not_null() for name in ("passed", "accepted") for side in "ab"]
     both = pl.all_horizontal(labelled, *judged)

@@ -1,4 +1,4 @@
-"""What was changed between two runs, and so what a difference of their scores may be attributed to."""
+"""What changed between two runs, and thus what can explain a difference of their scores."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from evalflow.records import CASES
 Part = Literal["target", "metric", "prompt", "judge", "threshold", "cases"]
 """What may differ: the bot, how a metric is computed, a judge's prompt, the judge, a metric's threshold, the data."""
 Attribution = Literal["answers", "judge", "data", "unclear"]
-"""What a difference speaks of: only the answers may differ; only how the same answers were judged; only the test cases
-of the same answers; or several at once."""
+"""What can explain a difference: the answers, how the same answers were judged, their test cases, or several."""
 MEASURES: tuple[Part, ...] = ("metric", "prompt", "judge")
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedValue:
-    """A setting or a text with another value, such as `model`; None if a run has no such value, or it was not kept."""
+    """A setting or text whose value changed, such as `model`; None if a run has no such value or did not keep it."""
 
     name: str
     before: str | None
@@ -27,7 +26,10 @@ class ChangedValue:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPart:
-    """One thing that differs: in words, and value by value; `metric` is the one whose scores it affects, else empty."""
+    """One thing that differs, in words and value by value.
+
+    `metric` is the metric that it affects, "" if it affects all.
+    """
 
     kind: Part
     what: str
@@ -58,12 +60,12 @@ class WhatChanged:
 
     @property
     def only_judged(self) -> bool:
-        """Whether the answers and the data are the same, and only how they are judged differs."""
+        """Whether answers and data are equal and only the judging differs."""
         kinds = {part.kind for part in self.parts}
         return self.same_answers and "cases" not in kinds and bool(kinds & {*MEASURES, "threshold"})
 
     def attribution(self, metric: str, statistic: str = "mean") -> Attribution:
-        """What a difference of a metric's statistic speaks of."""
+        """What can explain a difference of a metric's statistic."""
         data = any(part.kind == "cases" for part in self.parts)
         judged = bool(self.judged(metric, statistic))
         if self.same_answers and (data or judged or self.only_judged):
@@ -71,7 +73,7 @@ class WhatChanged:
         return "unclear" if data or judged else "answers"
 
     def judged(self, metric: str, statistic: str = "mean") -> list[ChangedPart]:
-        """What differs in how a metric's statistic is measured."""
+        """The differences in how a metric's statistic is measured."""
         passes = metric == CASES or statistic == "pass_rate"
         parts = [part for part in self.parts if part.kind in MEASURES or (part.kind == "threshold" and passes)]
         return parts if metric == CASES or metric in self.composites else [one for one in parts if one.metric == metric]

@@ -39,7 +39,7 @@ from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference, unseen_share
 
 NOT_OF_FIGURES = "labels correct means and pass rates of a metric only"
-"""Why they do not correct that of another statistic."""
+"""Why labels do not correct another statistic."""
 NONE_UNUSABLE: Mapping[tuple[str, str], str] = {}
 
 
@@ -55,10 +55,11 @@ class ComparisonRow:
     statistic: str
     higher_is_better: bool
     found: Difference
-    # also, also_tags: Statistics of the same value; tags of exactly these cases, which are not part of the family.
+    # also, also_tags: further statistics with the same value, and further tags of exactly these cases; not part of the
+    # family.
     also: Sequence[str] = ()
     bounded: bool = True  # whether no difference can exceed 1
-    # The judge's own difference, if `found` is corrected by people's labels; else None.
+    # The judge's uncorrected difference, if `found` is corrected by people's labels; else None.
     judged: Difference | None = None
     labelled: int = 0  # number of cases that people labelled in both runs; if apart, in the run with fewer
     uncorrected: str = ""  # why these labels do not correct `found`; empty if they do, and if nothing differs
@@ -67,7 +68,7 @@ class ComparisonRow:
     # The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None if its variance
     # is unknown, or no difference can be so large.
     detectable: float | None = None
-    attribution: Attribution = "answers"  # what the difference speaks of
+    attribution: Attribution = "answers"  # what can explain the difference
 
     @property
     def called(self) -> str:
@@ -122,19 +123,19 @@ class ComparisonRow:
         return row if margin is None else row | self._against(margin)
 
     def not_worse(self, margin: float) -> bool | None:
-        """Whether B is not worse by more than the margin; None if this is open, or not only the answers may differ."""
+        """Whether B is not worse by more than the margin; None if undecided, or if not only the answers may differ."""
         if self.attribution != "answers":
             return None
         return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
 
     def unseen_share(self, margin: float) -> float | None:
-        """The share of cases whose drop may be unseen, and make B worse by the margin (`verdicts.unseen_share`)."""
+        """The share of cases that may drop unseen and so make B worse by the margin (`verdicts.unseen_share`)."""
         if self.attribution != "answers":
             return None
         return unseen_share(self.found, margin, higher_is_better=self.higher_is_better)
 
     def cases_to_decide(self, margin: float) -> int | None:
-        """The number of cases that would decide `not_worse`; None if it is decided, or none or only labels would."""
+        """The number of cases that would decide `not_worse`; None if decided, or if more cases cannot decide it."""
         if self.attribution != "answers" or self.judged is not None:
             return None
         return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
@@ -163,13 +164,13 @@ def compare_cases(
 ) -> list[ComparisonRow]:
     """The differences on the same cases, p-values not yet adjusted; also by tag, and of the figures of each class.
 
-    `unusable` says why the labels of a dataset and metric correct nothing.
+    `unusable` has the reasons why labels of a dataset and metric correct nothing.
     """
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True, unusable=unusable)
     shared = [*KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     both = [pairing.cases, *([_whole_pairs(pairing.whole.cases, pairing)] if pairing.whole else [])]
-    cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
+    cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times faster than names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
         a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in SIDE)) for side in "ab")
         rows += design.rows(str(dataset), str(metric), (a, b))
@@ -177,7 +178,7 @@ def compare_cases(
 
 
 def _whole_pairs(cases: pl.DataFrame, pairing: Pairing) -> pl.DataFrame:
-    """The cases as a whole; labelled where people labelled any metric, for the number of such cases."""
+    """The cases as wholes. They count as labelled if people labelled any metric."""
     key, people = ("dataset", "case_id"), ("human_a", "human_b")
     labelled = pairing.cases.group_by(key).agg(pl.col(people).max())
     return cases.drop(people).join(labelled, on=key, how="left", maintain_order="left").select(cases.columns)
@@ -252,7 +253,7 @@ class _Statistic:
 
 
 def _uncorrected(statistic: _Statistic, labelled: int, unusable: str = "") -> _Statistic:
-    """A statistic that labels do not correct, with the reason if there are some."""
+    """A statistic that labels do not correct; if there are labels, with the reason."""
     return replace(statistic, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
 
 
@@ -297,9 +298,9 @@ class _Comparing:
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None, unusable: str
     ) -> Iterator[_Statistic]:
-        """The mean and the pass rate, if both runs have one, which labels correct; and figures unequal to the mean.
+        """The mean and pass rate (if both runs have one), corrected by labels; and figures that differ from the mean.
 
-        The cases as a whole have a pass rate only.
+        The cases as wholes have only a pass rate.
         """
         if sides[0]["metric"][0] == CASES:
             found = self._difference(sides, "passed", bounded=True)
@@ -329,20 +330,20 @@ class _Comparing:
                 yield _uncorrected(_Statistic(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
-        """The number of cases labelled in both runs, and in the one with fewer labels."""
+        """The number of cases labelled in both runs, and the number in the run with fewer labels."""
         known = [side[people].is_not_null() for side in sides]
         fewer = min(int(one.sum()) for one in known)
         return (int((known[0] & known[1]).sum()) if self.paired else 0), fewer
 
     def _without_label(self, sides: Sides, people: str) -> str:
-        """Why labels of one run alone correct nothing; empty if neither has any."""
+        """Why labels of only one run correct nothing; "" if neither run has labels."""
         without = [name for name, side in zip(self.pair, sides, strict=True) if not side[people].count()]
         return f"no label is of {without[0]}" if len(without) == 1 else ""
 
     def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
-        """The difference of a score's means or pass rates, by the labels if they may correct it; else with the reason.
+        """The difference of means or pass rates, corrected by labels if they may correct it, else with the reason.
 
-        By the cases labelled in both runs, or each run by its own labels (`labelled_together`).
+        Uses the cases labelled in both runs, or each run's own labels (`labelled_together`).
         """
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
@@ -387,6 +388,6 @@ class _Comparing:
 
 
 def _same(one: Difference, other: Difference) -> bool:
-    """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
+    """Whether two differences are equal up to rounding, since a retrieval metric's score is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)

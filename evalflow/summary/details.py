@@ -25,13 +25,13 @@ _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
 _HALF = 0.5
 PASS_SHARE = 0.5
-"""The share of its repeats that a case must pass, unless the run says otherwise."""
+"""Default share of its repeats that a case must pass."""
 _REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
 _COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
 Columns = Mapping[str, Floats]
 """Columns of `repeats_of`, with the cluster as a number if cases have groups."""
 _UNPARSABLE = ("schema", "malformed", "truncated")
-"""Causes of `errors.CallError` for a reply that came and could not be read."""
+"""Causes of `errors.CallError` for a reply that arrived but could not be read."""
 _ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
@@ -60,7 +60,7 @@ def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) ->
 
 
 def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list[dict[str, object]]:
-    """What `noise` has under `repeats`, from the table of `passing_cases`, which counts the repeats of each case."""
+    """The entry `repeats` of `noise`, from the table of `passing_cases`, which counts the repeats of each case."""
     columns = ("judged", "passing", "verdicts", "passes")
     if not set(columns) <= set(cells.collect_schema().names()):
         return []
@@ -76,13 +76,13 @@ def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list
 
 
 class _RepeatMeans:
-    """Means of cases that get their intervals together, which is far faster than one by one."""
+    """Means over cases. Their intervals are computed together, which is far faster than one by one."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[dict[str, object], Moments]] = []
 
     def of(self, shares: Floats, clusters: Ints | None) -> dict[str, object]:
-        """The mean of shares; `finish` adds its interval."""
+        """The mean of shares; `finish` adds the interval."""
         found: dict[str, object] = {"value": float(shares.mean()) if shares.size else None}
         self._rows.append((found, moments(shares, clusters, bounded=True)))
         return found
@@ -182,7 +182,7 @@ def _stability(cases: Columns, ids: pl.Series) -> dict[str, object]:
         "judged_once": ~several,
     }
     p, n, place = (column[split].astype(np.int64) for column in (passes, verdicts, cases["place"]))
-    # By how uneven, then by place, as one number: shares of passes differ by more than 2^-30.
+    # One number sorts by evenness, then by place: shares of passes differ by more than 2^-30.
     order = (np.round(np.abs(p / n - _HALF) * (1 << 30)).astype(np.int64) << 32) + place
     most = min(_LISTED, order.size)
     listed = np.argpartition(order, most - 1)[:most] if most else order
@@ -303,7 +303,7 @@ def _spent(members: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
-    """One row for each cell scored by at least two members: its cluster, each member's score, and their range."""
+    """One row for each cell that at least two members scored: its cluster, the members' scores, and their range."""
     cluster = cluster_name(pl.col("group"), pl.col("case_id")).first()
     scores = [pl.col("score").filter(pl.col("judge") == name).first().alias(name) for name in names]
     n, high, low = pl.len(), pl.col("score").max(), pl.col("score").min()

@@ -1,4 +1,7 @@
-"""Results that people took out of a metric: every figure counts them, and beside it stands the figure without them."""
+"""Results that people excluded from a metric.
+
+Every figure still counts them; the figure without them is shown beside it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _FIGURES = ("value", "ci_low", "ci_high", "ci_method", "n_scored", "pass_rate", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedResult:
-    """A metric's result for one answer that a person took out, with the reason."""
+    """A metric's result for one answer that a person excluded, with the reason."""
 
     dataset: str
     case_id: str
@@ -40,7 +43,7 @@ def with_exclusions(
     excluded: Sequence[ExcludedResult],
     seed: int = 0,
 ) -> Summary:
-    """The summary with a detail for each row that excluded results are part of; the rows stay as they are.
+    """Add a detail to each row that contains excluded results; the rows are unchanged.
 
     The detail has the key of its row, and under `excluded` the number of results, people by name, the reasons, and the
     row's figures without these results. Composites made of an excluded score keep it.
@@ -72,7 +75,7 @@ def with_exclusions(
 
 
 def _excluded(taken: Sequence[tuple[str, str]], left: SummaryRow | None) -> dict[str, object]:
-    """What is said of results that were taken out, each by whom and why, and of the row that is `left` without them."""
+    """The detail: number, people and reasons of the excluded results, and the row that is `left` without them."""
     figures = {name: getattr(left, name) for name in _FIGURES} if left else {**dict.fromkeys(_FIGURES), "n_scored": 0}
     people = Counter(by for by, _ in taken)
     return {"n": len(taken), "by": dict(people), "reasons": sorted({reason for _, reason in taken}), **figures}

@@ -1,4 +1,4 @@
-"""Families of comparisons: p-values adjusted together, in declared orders, and the differences that they can detect."""
+"""Families of comparisons: adjusts their p-values together, in declared orders, and adds detectable differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ UNORDERED: Orders = {}
 
 
 def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders = UNORDERED) -> list[ComparisonRow]:
-    """The rows as one family of tests: with adjusted p-values and detectable differences; Holm keeps to the orders."""
+    """Treat the rows as one family of tests: adds adjusted p-values and detectable differences.
+
+    Holm follows the orders.
+    """
     made = [row for row in rows if row.found.p_value is not None]
     p = [row.found.p_value or 0.0 for row in made]
     after = _after(made, orders) if method == "holm" else [None] * len(made)
@@ -26,19 +29,19 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders =
 
 
 def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
-    """The orders of the metrics for which some row is tested after another one."""
+    """The orders that apply: those of metrics in which some row is tested after another one."""
     made = [row for row in rows if row.found.p_value is not None]
     later = {row.metric for row, before in zip(made, _after(made, orders), strict=True) if before is not None}
     return {name: order for name, order in orders.items() if name in later}
 
 
 def tests_in_order(rows: Sequence[ComparisonRow], orders: Orders) -> int:
-    """Number of rows that are tested after another one, and therefore use its level."""
+    """Number of rows that are tested after another one and therefore use its level."""
     return len(rows) - _after(rows, orders).count(None)
 
 
 def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
-    """For each row, the place of the row that is tested before it."""
+    """For each row, the position of the row that is tested before it."""
     places = {(row.pair, row.dataset, row.metric, row.tag, row.statistic): at for at, row in enumerate(rows)}
 
     def before(row: ComparisonRow) -> int | None:

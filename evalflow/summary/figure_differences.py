@@ -66,8 +66,8 @@ def figure_differences(
 ) -> Iterator[Found]:
     """The differences of all figures, except those equal to the mean and those about the judge (such as for pairs).
 
-    Figures that are means over cases are compared like means; on the same cases that includes recall, a mean over the
-    cases of the class.
+    Figures that are means over cases are compared like means. On the same cases that includes recall, which is a mean
+    over the cases of the class.
     """
     wanted = pl.concat(own.select("case_id", side=pl.lit(name)) for name, own in zip(_SIDES, cases, strict=True))
     rows = values.rows.join(wanted, on=["case_id", "side"], how="semi")
@@ -109,7 +109,7 @@ def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_cla
 
 
 class _Classified:
-    """Truth and prediction of each case in two runs, counted once for all figures."""
+    """Truth and prediction of each case in two runs; the counts are shared by all figures."""
 
     def __init__(self, rows: pl.DataFrame, design: _Design) -> None:
         cells = rows.select("truth", "prediction").unique().sort("truth", "prediction")
@@ -162,7 +162,7 @@ class _Design:
         return rows.with_columns(pl.col("weight") / pl.col("weight").sum().over("case_id", "side"))
 
     def of_means(self, rows: pl.DataFrame, name: str) -> Difference:
-        """Compare the mean of a measure in 0..1; cases for which a run has none are left out."""
+        """Compare the mean of a measure in 0..1; cases that lack it in a run are left out."""
         value = (pl.col(name) * pl.col("weight")).sum()
         means = (
             self.known(rows, name)

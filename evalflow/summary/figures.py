@@ -21,7 +21,7 @@ _OF_PAIR = ("lean", "longer")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The figures of one unit of `Units`, in the order that tables show them, and its key."""
+    """The figures of one unit of `Units`, in the order of tables, and its key."""
 
     unit: int
     key: Mapping[str, str | None]
@@ -76,9 +76,10 @@ def statistics(spec: FigureSpec) -> list[str]:
 
 
 def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
-    """Columns part, metric, value, cluster (the group, else the case: repeats are not new cases), n, clusters.
+    """Count equal values.
 
-    If each record is `alone` in its cluster, records with the same value are merged into one row.
+    Columns: part, metric, value, cluster (the group, else the case: repeats are not new cases), n, clusters. If each
+    record is `alone` in its cluster, records with the same value are merged into one row.
     """
     # An undefined score of a pair may have a value, and a panel's score may have none.
     scored = cells.filter((pl.col("status") == "scored") | pl.col("value").is_not_null())
@@ -128,7 +129,7 @@ def _confidence(pair: Detail) -> tuple[float | None, bool]:
 
 
 def class_text(label: object) -> str:
-    """The name of a label as canonical JSON text: "3" of the number and of the text."""
+    """The name of a label as canonical JSON text; the number 3 and the text "3" have the same name."""
     return json_text(label_name(label))
 
 

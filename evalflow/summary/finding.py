@@ -1,4 +1,4 @@
-"""The numbers that hold: a run's summary, corrected by people's labels where these may correct it."""
+"""The numbers to report: a run's summary, corrected by people's labels if these may correct it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RAW = {
     "pass_rate_low": "raw_pass_rate_low",
     "pass_rate_high": "raw_pass_rate_high",
 }
-"""The columns that labels can correct, and those for what the judge alone says: null where labels correct nothing."""
+"""The columns that labels can correct, with the columns of the judge's own values (null if nothing is corrected)."""
 
 
 def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused: str = "") -> Summary:
-    """The summary of a run with the means and pass rates that hold, by the labels that it was compared with.
+    """The summary of a run with means and pass rates corrected by people's labels.
 
     `value`, `std_error`, `ci_low`, `ci_high` and `ci_method`, `pass_rate`, `pass_rate_low` and `pass_rate_high` become
     the corrected ones, and the columns of RAW keep the judge's; `n_labels` is the number of labelled answers,
@@ -57,7 +57,7 @@ def is_corrected(row: SummaryRow, column: str) -> bool:
 
 
 def judge_alone(row: SummaryRow) -> SummaryRow:
-    """A row of the summary with what the judge's scores alone say, in the columns that labels correct."""
+    """A row of the summary with the judge's own values in the columns that labels correct."""
     return replace(row, **{name: getattr(row, raw) for name, raw in RAW.items() if is_corrected(row, name)})
 
 
@@ -66,7 +66,10 @@ def _key(row: CalibrationRow) -> tuple[str | None, ...]:
 
 
 def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: CalibrationRow, refused: str) -> dict[str, Any]:
-    """The columns that labels change of a row; labels that are not a random sample of all correct no tag either."""
+    """The columns of a row that labels change.
+
+    If labels are not a random sample of all answers, they correct no tag either.
+    """
     from evalflow.stats.prediction import few_labels
 
     known: dict[str, Any] = {"n_labels": own.corrected.n if own else 0}
@@ -74,7 +77,7 @@ def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: Calibration
         known["n_missing_labels"] = own.missing.n if own.missing else 0
     if why := refused or whole.unusable or (own.uncorrected if own else few_labels(0)):
         return {**known, "uncorrected": why}
-    assert own is not None  # or there was a reason
+    assert own is not None  # else there was a reason
     found = {**_of(row, _MEAN, own.corrected), **_of(row, _PASS_RATE, own.pass_rate)}
     return {**known, **found, "std_error": own.corrected.std_error}
 

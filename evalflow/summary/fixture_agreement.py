@@ -1,4 +1,4 @@
-"""How far a judge's scores of a metric's fixture are from those that people would give."""
+"""How far a judge's scores of a metric's fixture are from people's scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FixtureScore:
-    """The score that people would give a case, None where there is nothing to score; and why."""
+    """The score that people would give a case (None if there is nothing to score), and why."""
 
     score: float | None
     why: str
@@ -27,7 +27,7 @@ class FixtureScore:
 
 @dataclass(frozen=True, slots=True)
 class FixtureGap:
-    """A case whose score is another than people's; a score of None says that there is nothing to score."""
+    """A case whose score differs from people's; None means that there is nothing to score."""
 
     case_id: str
     tags: Sequence[str]
@@ -39,15 +39,15 @@ class FixtureGap:
 
 @dataclass(frozen=True, slots=True)
 class FixtureAgreement:
-    """A judge's scores of a fixture beside people's.
+    """A judge's scores of a fixture compared with people's.
 
     Attributes:
-        same: The share of cases with people's score: less than `Proof.by` apart, or nothing to score by both.
-        distance: The mean absolute difference, of cases that both score.
-        verdict: Of these, the share in which both pass or both fail; None without a threshold.
+        same: The share of cases that agree: scores less than `Proof.by` apart, or both find nothing to score.
+        distance: The mean absolute difference over cases that both scored.
+        verdict: The share of those cases in which both pass or both fail; None without a threshold.
         tags: `same` by tag.
-        unscored: Cases whose score ended in an error, or that were skipped; they are left out.
-        furthest: The cases that differ most, at most five: whether there is anything to score comes before how much.
+        unscored: Cases in error or skipped; they are left out.
+        furthest: At most five cases that differ most; first those in which only one side found something to score.
     """
 
     same: Estimated
@@ -61,9 +61,9 @@ class FixtureAgreement:
 def agreement_of(
     cells: pl.DataFrame, people: Mapping[str, FixtureScore], *, higher_is_better: bool, by: float, bounded: bool
 ) -> FixtureAgreement:
-    """Compare the scores of a fixture's cases, several repeats by their mean, with people's; ids are the keys.
+    """Compare the scores of a fixture's cases (means over repeats) with people's, by case id.
 
-    `bounded`: scores end at 0 and 1.
+    `bounded`: scores lie in 0..1.
     """
     done = pl.col("status").is_in(["scored", "undefined"])
     cases = cells.group_by("case_id", maintain_order=True).agg(
@@ -73,7 +73,7 @@ def agreement_of(
         usable=done.all(),
         judge=pl.col("score").mean(),
         threshold=pl.col("threshold").first(),
-        # of several repeats some may find nothing to score: the majority decides
+        # if only some repeats find nothing to score, the majority decides
         scored=(pl.col("status") == "scored").mean() >= _HALF,
     )
     persons = pl.Series([people[one].score for one in cases["case_id"]], dtype=pl.Float64)

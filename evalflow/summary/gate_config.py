@@ -1,4 +1,4 @@
-"""Read gates from the configuration of a run: their conditions and settings, checked before anything is asked."""
+"""Reads gates from a run's configuration and validates them before anything is asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOKS = "looks"
 _JUDGE_ALONE = "judge_alone"
 _SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
-_COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; all figures can be too
+_COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; so can all figures
 _TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
 PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
@@ -44,9 +44,9 @@ def parse_gates(
     """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
     Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
-    of its interval, with `judge_alone: true` the judge's value instead of the one that labels correct. Above the share
-    `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime` or a number of planned looks,
-    its interval holds however often the run is looked at before its end, and labels correct nothing. UserError lists
+    of its interval; with `judge_alone: true` the judge's value instead of the one corrected by labels. Above the share
+    `max_undefined_rate` of undefined scores a gate is undecided. With `looks` (anytime, or a number of planned looks)
+    its interval stays valid although the run is looked at before its end, and labels correct nothing. UserError lists
     every unknown name, limit out of range and missing baseline, and statistics of repeats in a run without `repeats`.
     """
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
@@ -64,8 +64,8 @@ def parse_gates(
                     _check_setting(statistic, value, conditions, where)
                     continue
                 if statistic in OF_REPEATS and (repeats is None or repeats.target == repeats.judge == 1):
-                    what = f"{statistic} is about repeats, and each case of this run is answered and judged once"
-                    raise UserError(Problem(what, where, "ask each case several times, such as repeats.target=3"))
+                    what = f"{statistic} needs repeats, but each case of this run is answered and judged once"
+                    raise UserError(Problem(what, where, "ask each case several times, for example repeats.target=3"))
                 gate = _gate(about, statistic, value, where, metrics, baseline, point=point)
                 if _LOOKS in conditions:
                     _check_looks(gate, where, metrics)
@@ -114,7 +114,7 @@ def _subject(about: str, metrics: Mapping[str, Measured]) -> tuple[str | None, s
 
 
 def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[str, Measured]) -> Iterator[str]:
-    """The metrics whose names and statistics are known before the run."""
+    """The metrics that the gate is about, if their names and statistics are known before the run."""
     if name is None:
         if not any(_has(metric, statistic) for metric in metrics.values()):
             known = {known for metric in metrics.values() for known in _statistics(metric)}
@@ -122,7 +122,7 @@ def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[st
             raise UserError(unknown_name(what, where, statistic, known, before="gate="))
     elif name == CASES:
         if statistic not in OF_CASES:
-            what = f"the cases as a whole have no statistic {statistic!r}: they pass or fail"
+            what = f"the cases as wholes have no statistic {statistic!r}: they only pass or fail"
             raise UserError(Problem(what, where, 'gate the share that passes everything: cases: {pass_rate: ">= 0.9"}'))
     elif name in metrics:
         yield name
@@ -145,16 +145,16 @@ def _has(metric: Measured, statistic: str) -> bool:
 
 def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
     if key in _TRUE and not isinstance(value, bool):
-        raise UserError(Problem(f"{value!r} is neither true nor false", where, f"true: {_TRUE[key]}"))
+        raise UserError(Problem(f"{value!r} is not true or false", where, f"true: {_TRUE[key]}"))
     if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
-        raise UserError(Problem(f"{value!r} is not a share of 0..1", where, "10 per cent are 0.1"))
+        raise UserError(Problem(f"{value!r} is not a share in 0..1", where, "10 per cent is 0.1"))
     if key == _LOOKS and _looks_of(value) is None:
         fewest, most = PLANNED_LOOKS
-        hint = f"anytime, or how many looks are planned, {fewest} to {most}"
+        hint = f"write anytime, or the number of planned looks, {fewest} to {most}"
         given = f"{value:g}" if isinstance(value, float) else repr(value)
         raise UserError(Problem(f"{given} is not a number of looks", where, hint))
     if not conditions.keys() - set(_SETTINGS):
-        raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
+        raise UserError(Problem("it needs a condition", where, 'such as {mean: ">= 0.8", point: true}'))
 
 
 def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
@@ -167,7 +167,7 @@ def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
 
 
 def _check_limit(condition: Condition, statistic: str, where: str, metric: Measured | None, *, point: bool) -> None:
-    """Refuse limits outside 0..1 for statistics in this range (shares, figures, bounded metrics), or at its ends."""
+    """Refuse limits that no value or interval can meet, for statistics in 0..1 (shares, figures, bounded metrics)."""
     figure = statistic not in COLUMNS
     within = statistic in SHARES or figure or (metric is not None and metric.bounded and statistic in ON_SCALE)
     if not within:
@@ -178,7 +178,7 @@ def _check_limit(condition: Condition, statistic: str, where: str, metric: Measu
         raise UserError(Problem(f"{statistic} is compared with {condition.limit:g}", where, hint))
     unreachable = {">=": 1.0, "<=": float(least)}.get(condition.operator) == condition.limit
     if unreachable and not point and (figure or statistic in BOUNDS):
-        what = f"no number of cases shows that {statistic} is {condition}: its interval never shrinks to a point"
+        what = f"no number of cases can show that {statistic} is {condition}: its interval never shrinks to a point"
         raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))
 
 
@@ -191,25 +191,25 @@ def _looks_of(value: GateValue) -> Looks | None:
 
 
 def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> None:
-    """Refuse looks at what has no interval that allows them: it needs a mean of values in a known range."""
+    """Refuse looks at a statistic whose interval does not allow them: it must be a mean of bounded values."""
     what, hint = "", ""
     if gate.metric is None:
-        what, hint = "looks are at one metric, and this gate is about all", "name the metric: METRIC@TAG"
+        what, hint = "looks need one metric, but this gate is about all", "name the metric: METRIC@TAG"
     elif gate.metric == CASES:
-        what, hint = "whether cases pass everything is known at the end only", "look at one metric: METRIC"
+        what, hint = "whether cases pass everything is only known at the end", "look at one metric: METRIC"
     elif gate.statistic not in _COMPARED:
         what, hint = f"{gate.statistic} cannot be looked at before the end", "mean and pass_rate can"
     elif gate.baseline:
         what = "a difference from the baseline cannot be looked at before the end"
-        hint = "take looks out of this gate; `evalflow race` compares two configurations and stops when it is decided"
+        hint = "remove looks from this gate; `evalflow race` compares two configurations and stops when it is decided"
     elif gate.point:
-        what, hint = "looks are about an interval, and with point the estimate decides", "take one of them out"
+        what, hint = "looks use an interval, but with point the estimate decides", "remove one of them"
     elif gate.condition.operator == "==":
-        what, hint = "no interval decides ==", 'write a limit: ">= 0.8"'
+        what, hint = "no interval can decide ==", 'write a limit: ">= 0.8"'
     elif gate.statistic == "mean" and not metrics[gate.metric].bounded:
         what, hint = (
             f"the scores of {gate.metric} are not in 0..1",
-            "looks at its pass_rate can be had, with a threshold",
+            "give it a threshold and look at its pass_rate",
         )
     if what:
         raise UserError(Problem(what, where, hint))

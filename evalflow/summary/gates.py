@@ -50,7 +50,7 @@ COLUMNS = (
     "latency_p50",
     "latency_p95",
 )
-"""Statistics that are columns of the row of the mean; all others are rows of their own."""
+"""Statistics that are columns of the mean's row; all others have their own rows."""
 OF_REPEATS = (
     "pass_hat_k",
     "pass_hat_k_low",
@@ -70,7 +70,7 @@ BOUNDS = {
     "pass_hat_k": ("pass_hat_k_low", "pass_hat_k_high"),
     "repeat_pass_share": ("repeat_pass_share_low", "repeat_pass_share_high"),
 }
-"""The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
+"""The columns with the interval of a statistic; a figure uses the same columns as the mean."""
 SHARES = (*_RATES, *OF_REPEATS)
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
@@ -94,16 +94,16 @@ _OFF = "judge_alone: true"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition that every row of a metric (None: of all that have the statistic) must meet."""
+    """A condition that every row of a metric must meet (None: of every metric that has the statistic)."""
 
     metric: str | None
     statistic: str
-    condition: Condition  # for a difference to the baseline `>= -margin`, with higher as better
+    condition: Condition  # for a difference to the baseline: `>= -margin`, where higher is better
     tag: str | None = None
     point: bool = False  # whether the estimate decides instead of its interval
-    judge_alone: bool = False  # whether the judge's own value decides, although people's labels correct it
+    judge_alone: bool = False  # whether the judge's own value decides even if people's labels correct it
     baseline: bool = False
-    # How often the run may be looked at before its end; intervals that allow for it decide. None: once, at its end.
+    # How often the run may be looked at before its end, with intervals that allow for it. None: only at its end.
     looks: Looks | None = None
     # The share of undefined scores, without skipped ones, above which the gate is undecided.
     max_undefined_rate: float = MAX_UNDEFINED_RATE
@@ -123,7 +123,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate's result for one row of the summary; `passed` is None if the data cannot decide."""
+    """A gate's result for one row of the summary; `passed` is None if undecided."""
 
     dataset: str
     target: str
@@ -143,14 +143,16 @@ class GateRow:
     n_undefined: int = 0
     n_skipped: int = 0
     compared: int | None = None  # number of cases compared with the baseline; None for other gates
-    unseen_share: float | None = None  # of cases whose drop the passed margin may miss (`verdicts.unseen_share`)
+    unseen_share: float | None = (
+        None  # share of cases whose drop may go unseen although the margin is passed (`verdicts.unseen_share`)
+    )
     undefined_in: Literal["", "this run", "the baseline"] = ""  # the run with too many undefined scores; empty if none
     method: str | None = None
-    in_error: int = 0  # cases in error that keep looks from deciding
+    in_error: int = 0  # number of number of cases in error that keep looks from deciding
     looked: str = ""  # which look decides, and after how many cases; empty without looks
     # Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
     labelled: int | None = None
-    # The judge's own result, if labels correct it; else why they correct nothing, if there are some.
+    # The judge's own result if labels correct it; else, if there are labels, why they correct nothing.
     judged: GateRow | None = None
     uncorrected: str = ""
 
@@ -165,19 +167,19 @@ class Looked:
     passed: bool | None
     text: str
     method: str = ""
-    in_error: int = 0  # cases in error that keep the gate open, which the interval would decide without them
+    in_error: int = 0  # number of cases in error without which the interval would decide
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """A gate's outcome: failed if any row fails, else undecided (None) if any row is, or if there are no rows."""
+    """A gate's outcome: failed if any row fails, else undecided (None) if any row is undecided or there are no rows."""
 
     gate: Gate
     rows: tuple[GateRow, ...]
 
     @property
     def passed(self) -> bool | None:
-        """True, False, or None if the data cannot decide."""
+        """True, False, or None if undecided."""
         return overall(row.passed for row in self.rows)
 
 
@@ -201,8 +203,8 @@ def evaluate_gates(
     """Evaluate gates on the summary's rows.
 
     `differences` are those of this run to the baseline, by tag too; `looked` are the last looks, by gate and dataset.
-    Means and pass rates that labels correct decide in the judge's place (`summary.finding`); the rows of
-    calibration.json say how many more labels would decide.
+    Means and pass rates corrected by labels replace the judge's (`summary.finding`); `calibration`, rows of
+    calibration.json, shows how many more labels would decide.
     """
     sides = (summary, summary if baseline is None else baseline)
     labelled = {_key_of(row): row for one in calibration for row in (one, *one["tags"])}
@@ -261,13 +263,16 @@ def _by_row(gate: Gate, row: SummaryRow) -> GateRow:
     low, high = BOUNDS.get(gate.statistic, (None, None) if gate.statistic in COLUMNS else _CI)
     ends = (getattr(row, low), getattr(row, high)) if low and high else None
     outcome = _evaluate(gate, row.series, getattr(row, value), ends, row.n_scored)
-    # A pass rate has the clusters of its mean, and so their caveat.
+    # A pass rate has the same clusters as its mean, hence the same caveat.
     is_its_own = value == "value" or UNEVEN in (row.ci_method or "")
     return replace(outcome, method=row.ci_method) if is_its_own else outcome
 
 
 def _by_labels(gate: Gate, row: SummaryRow, labels: int, outcome: GateRow, calibrated: Detail | None) -> GateRow:
-    """The outcome with what labels have to do with it, and how many would decide it; by the judge if it should."""
+    """Add labels to the outcome: how many there are and how many would decide.
+
+    With `judge_alone` the judge's value decides.
+    """
     labelled = replace(outcome, labelled=labels)
     if not is_corrected(row, _column(gate)):
         return replace(labelled, uncorrected=row.uncorrected or "")

@@ -1,4 +1,4 @@
-"""The cases of several runs: how hard each is, whether it separates them; and a short set that keeps their ranking."""
+"""The cases of several runs: how hard they are, whether they separate runs, and a short set with the same ranking."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ class ItemTable:
         return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
 
     def of(self, *kinds: ItemKind) -> list[RankedItem]:
-        """The cases of some kinds, those that better runs fail first."""
+        """The cases of some kinds; first those that better runs fail."""
         found = self.rows.filter(pl.col("kind").is_in(list(kinds)))
         ordered = found.sort("discrimination", nulls_last=True, maintain_order=True)
         return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
     def contradicted(self) -> list[RankedItem]:
-        """The cases with answers whose score contradicts people's label, those with the most first."""
+        """The cases with answers whose score contradicts people's label, most contradictions first."""
         found = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
         ordered = found.sort("contradicted", descending=True, maintain_order=True)
         return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
     def by_chance(self) -> float:
-        """How many cases would be `reversed` by chance, if no case told better runs from worse."""
+        """How many cases would be `reversed` by chance if no case separated better runs from worse ones."""
         return reversed_by_chance(self.rows["discrimination"].count())
 
 
@@ -115,9 +115,9 @@ def _series(values: Floats) -> pl.Series:
 
 
 def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """The labelled answers of a run: case_id, and whether score and label are half the scale or more apart.
+    """The labelled answers of a run: case_id, and whether score and label are at least half the scale apart.
 
-    People who are tied between the ends contradict no score.
+    A tie of people between the ends contradicts no score.
     """
     of_metric = {"dataset": common.dataset, "metric": common.metric}
     found = labelled_scores(scores.filter(**of_metric), labels.filter(**of_metric)).drop_nulls("human")
@@ -127,7 +127,7 @@ def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -
 
 @dataclass(frozen=True, slots=True)
 class ShortSet:
-    """Some of the `of` common cases of several runs; `loss` is None for fewer runs than it takes to measure that."""
+    """A selection of the `of` common cases of several runs; `loss` is None with too few runs to measure it."""
 
     dataset: str
     metric: str
@@ -157,7 +157,7 @@ class ShortSet:
 
 
 def short_set(common: CommonCases, n: int, *, seed: int) -> ShortSet:
-    """Choose n of the common cases, by tag and difficulty, and measure what that loses; ValueError without n cases."""
+    """Choose n of the common cases by tag and difficulty, and measure the loss; ValueError with fewer than n cases."""
     tags = common.cases["tags"].list.join(";").fill_null("").to_numpy()
     places = choose(common.scores, n, tags, seed=seed)
     enough = len(common.names) >= FEWEST_TO_MEASURE

@@ -26,7 +26,7 @@ SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, wi
 
 
 def journal_row(record: ScoreRecord) -> dict[str, object]:
-    """A record as the JSON object of its line; ValueError if score and state do not fit, or a value is not JSON."""
+    """A record as the JSON object of its line; ValueError if score and state conflict, or a value is not JSON."""
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
         raise ValueError(f"a cell in state {record.status!r} cannot have the score {record.score!r}")
@@ -72,13 +72,16 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
 def json_text(value: Any) -> str:
     """Canonical JSON text: sorted keys, no spaces. Equal values of the same types have equal texts; 1 and 1.0 do not.
 
-    Raises ValueError for a number that is not finite, and TypeError for what JSON lacks.
+    ValueError for a number that is not finite, TypeError for a type that JSON lacks.
     """
     return _CANONICAL.encode(value)
 
 
 def torn_tail(path: Path) -> int:
-    """Number of bytes of an unfinished last line; cut them off before appending, or the next line would be lost too."""
+    """Number of bytes of an unfinished last line.
+
+    Cut them off before appending; otherwise the next line is lost, too.
+    """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if not size:
@@ -88,7 +91,7 @@ def torn_tail(path: Path) -> int:
 
 
 def json_line(value: object) -> bytes:
-    """A value as JSON without spaces or line breaks, six times as fast as the standard library gives it.
+    """A value as JSON without spaces or line breaks, six times faster than the standard library.
 
     It accepts every value: a type that JSON lacks becomes its text, NaN and infinity become "NaN" and "Infinity", and
     an unpaired surrogate becomes a question mark.
@@ -111,7 +114,7 @@ def _finite(value: object) -> object:
 
 
 def scores_schema() -> pl.Schema:
-    """Columns of scores.parquet, in order: a record's without `index` and bill, and threshold and passed."""
+    """Columns of scores.parquet, in order: those of a record without `index` and bill, plus threshold and passed."""
     columns = [(name, dtype) for name, dtype in journal_schema().items() if name not in {"index", "bill"}]
     after = [name for name, _ in columns].index("value") + 1
     columns[after:after] = [("threshold", pl.Float64()), ("passed", pl.Boolean())]

@@ -1,4 +1,4 @@
-"""Agreement with people before and after a judge was changed: another model or prompt, on the same answers."""
+"""Agreement with people before and after a change of the judge (model or prompt), on the same answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AgreementChange:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreementChange:
-    """How far a changed judge agrees with people, on the labelled answers that it scored before and after.
+    """Agreement of a changed judge with people, on the labelled answers that it scored before and after.
 
     `changes` has the measure of agreement beyond chance that a calibration reports first, and the share of equal
     verdicts (accuracy) if scores are classes; it is empty if nothing can be measured. Judges are None for a metric
@@ -88,7 +88,7 @@ def _name(judge: object) -> str | None:
 
 
 def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]) -> pl.DataFrame:
-    """The labelled answers that a run scored, whatever the target is called there."""
+    """The labelled answers that a run scored, without regard to the target's name."""
     given = labels.drop("target").unique([*_ANSWERS, "by", "use"], keep="first", maintain_order=True)
     targets = scores.select(*_ANSWERS, "target").with_columns(pl.col("target_repeat").cast(pl.Int64)).unique()
     known = given.join(targets.collect(), on=_ANSWERS, how="inner", maintain_order="left")
@@ -125,7 +125,7 @@ def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementCha
 
 
 def _classes(sides: Sequence[pl.DataFrame], traits: Traits) -> Sequence[Classes | None]:
-    """The same classes for both judges; none if they pass at different thresholds, so that people's verdicts differ."""
+    """The same classes for both judges; none if their thresholds differ, since people's verdicts then differ, too."""
     both = classes_of(pl.concat(sides), higher_is_better=traits.higher_is_better)
     if both is None or (both.by_threshold and sides[0]["threshold"].to_list() != sides[1]["threshold"].to_list()):
         return None, None

@@ -27,10 +27,10 @@ class JudgeInRun:
 
 @dataclass(frozen=True, slots=True)
 class RankedJudge:
-    """A judge's agreement with people, and the verdict on it.
+    """A judge's agreement with people, and its verdict.
 
-    `cost_usd` is that of its run, and `corrected` the mean of the run by people's labels: estimate, ci_low, ci_high,
-    method, n_labels.
+    `cost_usd` is that of its run; `corrected` is the run's mean corrected by people's labels: estimate, ci_low,
+    ci_high, method, n_labels.
     """
 
     run: str
@@ -63,18 +63,17 @@ class JudgeBoard:
 
 
 def chooses(key: str, seed: int) -> bool:
-    """Whether a label chooses the judge: a fixed half of the keys (a hash, or the group of related answers)."""
+    """Whether a label is used to choose the judge: a fixed half of the keys (a hash or the group of answers)."""
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 
 def choose(of: tuple[str, str, str], candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> JudgeBoard:
     """Rank the judges `of` a dataset, metric and target by their agreement with people.
 
-    It is measured on the answers that all of them scored and people labelled.
-
-    Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
-    is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
-    The verdict of a judge without a value is undefined. The ranking is empty with fewer labelled answers than `fewest`.
+    Agreement is measured on the answers that all judges scored and people labelled: Cohen's kappa if judges and people
+    use the same few classes, else Spearman's correlation. Each judge is compared with the best. Since the data chose
+    that one, p-values are adjusted by Holm as if all pairs were tested. A judge without a value has no verdict. With
+    fewer than `fewest` labelled answers the ranking is empty.
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:

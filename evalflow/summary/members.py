@@ -1,4 +1,4 @@
-"""The members of a panel or a cascade on answers that people labelled: errors, weights, and when to escalate."""
+"""Members of a panel or a cascade compared with people's labels: errors, weights, and when to escalate."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _THRESHOLDS = 11
 
 @dataclass(frozen=True, slots=True)
 class MemberScores:
-    """Scores of each member on each scored answer, in the order in which members are declared or asked.
+    """Each member's score of each scored answer; members are in the order declared or asked.
 
-    Scores, costs and confidence have the shape (answers, members), NaN where a member was not asked, or had none;
-    `human` is NaN without a label, and if people are tied between two classes. `levels` are the classes, ascending:
+    Scores, costs and confidence have the shape (answers, members), NaN if a member was not asked or gave no value;
+    `human` is NaN without a label, or if people are tied between two classes. `levels` are the classes, ascending:
     fail and pass, 0 and 1, with a `threshold`.
     """
 
@@ -63,7 +63,7 @@ class MemberScores:
 
 @dataclass(frozen=True, slots=True)
 class PanelAdvice:
-    """What labels say of a panel, from the `n` labelled answers that all members scored."""
+    """Advice on a panel, from the `n` labelled answers that all members scored."""
 
     names: Sequence[str]
     n: int
@@ -75,16 +75,16 @@ class PanelAdvice:
     # member, weighted, Dawid-Skene.
     ways: Mapping[str, Estimated]
     gain: Difference  # share right by weights minus share right by majority
-    # The member that says most often what people say; share right by such a member minus that by weights.
+    # The member that agrees with people most often; its share right minus that of the weighted vote.
     alone: tuple[str, Difference]
     shared: Sequence[
         tuple[str, str, Estimated]
-    ]  # pairs of members, how much more often they agree than independent ones
+    ]  # by pair of members: how much more often they agree than independent members would
 
 
 @dataclass(frozen=True, slots=True)
 class EscalationPoint:
-    """A cascade's threshold: the share escalated, an answer's mean cost if known, the share judged as people do."""
+    """A cascade's threshold: share escalated, mean cost per answer if known, and share judged as people do."""
 
     threshold: float
     escalated: float
@@ -94,10 +94,10 @@ class EscalationPoint:
 
 @dataclass(frozen=True, slots=True)
 class CascadeAdvice:
-    """What labels say of a cascade's `escalate_below`: points by threshold; above the run's own nothing is known.
+    """Advice on a cascade's `escalate_below`: points by threshold. Thresholds above the run's own cannot be evaluated.
 
-    The advised one is the cheapest whose agreement is within a standard error of the best; `validated` is the agreement
-    of this choice, made on other labels, and `gain` its difference to the run's own threshold.
+    The advised threshold is the cheapest whose agreement is within a standard error of the best. `validated` is the
+    agreement of this choice when made on other labels; `gain` is its difference to the run's own threshold.
     """
 
     names: Sequence[str]
@@ -111,7 +111,7 @@ class CascadeAdvice:
 def member_scores(
     row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str], *, confidence: bool
 ) -> MemberScores | None:
-    """The members' scores of the first judgement; None if these are neither few classes nor split by a threshold."""
+    """The members' scores of the first judgement; None if these are not few classes and there is no threshold."""
     key = ["case_id", "target_repeat"]
     own = scores.filter(dataset=row.dataset, metric=row.metric, target=row.target, repeat=0)
     first = own.with_columns(pl.col("target_repeat").cast(pl.Int64))
@@ -219,12 +219,12 @@ def _weights(said: Ints, true: Ints, classes: int) -> tuple[Floats, Bools]:
 def _validated_ways(
     members: MemberScores, known: Bools, votes: Ints, truth: Ints, classes: int, seed: int
 ) -> dict[str, Floats]:
-    """Whether each way is right on each known answer, with weights, model and best member from other folds."""
+    """Whether each combination is right on each known answer; weights, model and best member come from other folds."""
     place = np.flatnonzero(known)
     said, true, scores = votes[place], truth[place], members.scores[place]
     folds = _folds(members.units[place], seed)
     shares = (said[:, :, None] == np.arange(classes)).sum(axis=1)
-    # A tie goes to the worse class: the first one, unless classes are scores of which lower ones are better.
+    # A tie goes to the worse class: the first one, or the last one if lower scores are better.
     worst_first = members.threshold is not None or members.higher_is_better
     most = shares.argmax(axis=1) if worst_first else classes - 1 - shares[:, ::-1].argmax(axis=1)
     right = {"majority": (most == true).astype(np.float64)}
@@ -285,7 +285,7 @@ def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeA
 
 
 def _decide(members: MemberScores, threshold: float) -> tuple[Floats, Bools]:
-    """The score of each answer if members below the threshold are escalated, and who is asked for it."""
+    """The score of each answer, and the members asked, if members with confidence below the threshold are escalated."""
     n, last = members.scores.shape[0], members.scores.shape[1] - 1
     score, asked = np.full(n, math.nan), np.zeros(members.scores.shape, dtype=bool)
     open_ = np.ones(n, dtype=bool)

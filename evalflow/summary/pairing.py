@@ -31,7 +31,7 @@ class Pairing:
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
     # Also the cases of both that one did not score: key, place (A's), score_*, passed_*, human_*, accepted_*.
     shared: pl.DataFrame
-    whole: Pairing | None = None  # that of the cases that pass everything (`whole_cases`)
+    whole: Pairing | None = None  # the pairing of cases that pass everything (`whole_cases`)
 
 
 def with_people(cases: pl.DataFrame, people: pl.DataFrame | None, side: str = "") -> pl.DataFrame:
@@ -52,9 +52,9 @@ def pair_scores(
     metrics: Mapping[str, Traits] | None = None,
     people: People = NOBODY,
 ) -> Pairing:
-    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
+    """Join two runs case by case, with repeats averaged. A case without a score in one run is left out and counted.
 
-    `people` are those of each run's answers, from `people_of`. With `metrics` also the cases as wholes.
+    `people` are those of each run's answers, from `people_of`. With `metrics` also pair the cases as wholes.
     """
     joined = by_case(a).join(by_case(b), on=KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
@@ -90,7 +90,7 @@ def pair_scores(
 def whole_cases(
     sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
 ) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
-    """The scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or are just one."""
+    """Scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or there is only one."""
     counted = passing_metrics(sides[0]), passing_metrics(sides[1])
     several = len(counted[0]) > 1 or any(metrics.get(name, Traits()).of_cases for name in counted[0])
     if not several or counted[0].keys() != counted[1].keys():
@@ -115,9 +115,10 @@ def tagged(cases: pl.DataFrame) -> dict[str, Bools]:
 
 
 def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
-    """All cases (tag None), and those of each tag that every side has, with other tags of exactly these cases.
+    """All cases (tag None), and the cases of each tag that every side has.
 
-    Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
+    Tags with exactly the same cases are one slice: a second row would count as another test and weaken the adjusted
+    p-values.
     """
     if not by_tag:
         yield None, [], sides
@@ -138,14 +139,14 @@ def _ids(sides: Sides) -> tuple[frozenset[str], ...]:
 
 
 def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per case and metric, as means over its repeats; score and passed are null where nothing was scored.
+    """One row per case and metric, with means over repeats; score and passed are null if nothing was scored.
 
     Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
     """
     rows = scores.filter(pl.col("member_of").is_null()).with_row_index("place")
     means = pl.col("score", "passed").cast(pl.Float64).mean()
     cases = rows.group_by(KEY).agg(means, pl.col("place").min(), seen=pl.len())
-    # The first of many texts or lists takes several times as long as all the rest.
+    # Taking the first of many texts or lists takes several times as long as all the rest.
     return cases.join(rows.select("place", "group", "judge", "tags"), on="place", how="left")
 
 
@@ -157,4 +158,4 @@ class Traits:
     bounded: bool = False
     figures: FigureSpec | None = None
     test_order: Sequence[str] = ()
-    of_cases: bool = False  # whether cases bring it, as a check of theirs
+    of_cases: bool = False  # whether it is a check that cases declare

@@ -21,11 +21,11 @@ def passing_metrics(scores: pl.LazyFrame) -> dict[str, bool]:
 def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataFrame:
     """One row per case, in the columns of scores: 1 if the case passes everything, 0 if one of its scores fails.
 
-    Only metrics with a threshold count. A case without a failing score is in state error if one of its scores is; it is
-    undefined or skipped if none of its scores passes. With repeats the score is the share that passes: of each answer
-    with each judgement, where a metric judged once counts in all of them. `metrics` are as in `passing_metrics`.
-    Columns count a case's repeats: `verdicts` are all of these, `passes` those that pass, `judged` its answers with a
-    verdict, and `passing` the answers that pass by majority.
+    Only metrics with a threshold count. A case without a failing score is in state error if one of its scores is; it
+    is undefined or skipped if no score passes. With repeats the score is the share of passes, over all answers and
+    judgements; a metric judged once counts in all of them. `metrics` are as in `passing_metrics`. Columns count a
+    case's repeats: `verdicts` are all of these, `passes` those that pass, `judged` its answers with a verdict, and
+    `passing` the answers that pass by majority.
     """
     rows = _counted(scores.with_row_index("place"))
     again = [name for name, is_repeated in metrics.items() if is_repeated]
@@ -66,14 +66,14 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
         )
     )
     found = cases.collect(engine="streaming")
-    # The first of many lists, or a join of all, would take several times as long.
+    # Taking the first of many lists, or a join, would take several times as long.
     about = rows.select("place", "group", "tags").join(found.lazy().select("place"), on="place", how="semi")
     joined = found.join(about.collect(engine="streaming"), on="place")
     return joined.sort("place").drop("errs", "undefined", "cut_off", "place")
 
 
 def _constants() -> list[pl.Expr]:
-    """The columns of scores that are the same for every case as a whole."""
+    """The columns of scores with the same value for every case as a whole."""
     return [
         pl.lit(CASES).alias("metric"),
         pl.lit(None, pl.String).alias("judge"),
@@ -89,7 +89,7 @@ def _constants() -> list[pl.Expr]:
 
 
 def _draws(rows: pl.LazyFrame, again: Sequence[str]) -> pl.LazyFrame:
-    """One row per answer, or per answer and judgement if metrics were judged `again`: what its scores are, together."""
+    """One row per answer (and judgement, if metrics were judged `again`) with the combined state of its scores."""
     answer = (*_CASE, "target_repeat")
     status, passed = pl.col("status"), pl.col("passed")
     flags = [

@@ -1,4 +1,4 @@
-"""Sample size planning: cases for a difference or an interval width, from measured or assumed variances.
+"""Sample size planning: cases needed for a difference or an interval width, from measured or assumed variances.
 
 A closed formula gives a first guess. The plan is then made by simulated runs, with the intervals and the test that runs
 and comparisons report; for large numbers, where the two agree, by the formula alone.
@@ -72,15 +72,17 @@ class Basis:
     # Share of cases that pass in only one of two runs; if unknown, by `rate` and the runs' `correlation`.
     flips: float | None = None
     correlation: float = 0.0
-    design_effect: float = 1.0  # factor by which clusters increase the variance; 1 if the spread includes it
+    design_effect: float = 1.0  # factor by which clusters increase the variance; 1 if the spread already includes it
     sampled: int = 0  # number of the pilot's cases; 0 for guesses
     # Factors to the upper limits of the variances (`variance_limit`).
     scores_limit: float = 1.0
     difference_limit: float = 1.0
-    chance: float | None = None  # with which a width holds, over pilots and runs; None for the typical width
+    chance: float | None = (
+        None  # probability that a planned width holds, over pilots and runs; None for the typical width
+    )
 
     def assured(self, chance: float) -> Basis:
-        """The basis for plans that hold with this chance over the cases that the pilot happened to have.
+        """The basis for plans that hold with this probability, whichever cases the pilot happened to have.
 
         Variances, and shares by Jeffreys' posterior, are at upper limits for tests; widths are simulated.
         """
@@ -96,7 +98,7 @@ class Basis:
 
     @property
     def repeats(self) -> list[tuple[int, int]]:
-        """Numbers of answers and judgements to plan with: repeats only help if the noise is known."""
+        """Numbers of answers and judgements to plan with; repeats are only used if their noise is known."""
         answers = REPEATS if self.scores.generator_noise is not None else (1,)
         judgements = JUDGEMENTS if answers != (1,) else REPEATS
         return [(k, j) for k in answers for j in (judgements if self.scores.judge_noise is not None else (1,))]
@@ -108,14 +110,14 @@ class Basis:
         return None if self.rate is None else flips_expected(self.rate, difference, self.correlation)
 
     def difference_variance(self, answers: float, judgements: float) -> float:
-        """Variance of one case's difference, without what clusters add."""
+        """Variance of one case's difference, without the effect of clusters."""
         noise = (run.noise(answers, judgements) for run in (self.other, self.scores))
         return paired_variance(self.difference_spread, *noise)
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans for one basis and one goal: the first design is simulated, others follow by the formulas' ratio to it."""
+    """Plans for one basis and goal. The first design is simulated; others are scaled from it by the formulas."""
 
     basis: Basis
     level: Level
@@ -145,7 +147,7 @@ class Planner:
         return max(2, math.ceil(formula * self._ratios.get("detect", 1.0)))
 
     def detectable(self, cases: int, answers: float, judgements: float) -> float | None:
-        """The smallest true difference detectable with this number of cases; None if it is too small for any."""
+        """The smallest true difference detectable with this number of cases; None if no difference is."""
         ratio = self._ratios.get("detect")
         if ratio is not None:
             return self._formula_detectable(cases / ratio, answers, judgements)
@@ -199,7 +201,7 @@ class Planner:
 
     @property
     def _most(self) -> float:
-        """The largest difference of pass rates; of scores it is not known."""
+        """The largest possible difference of pass rates; unknown for scores."""
         if self.basis.flips_at(0.0) is None:
             return math.inf
         return self.basis.flips or max(self.basis.rate or 0.0, 1 - (self.basis.rate or 0.0))
@@ -248,14 +250,14 @@ class Planner:
 
 
 def _share_below(share: float, n: int, chance: float) -> float:
-    """The limit that a share seen in n cases is below, with this probability."""
+    """The upper limit of the true share, with this probability, from a share observed in n cases."""
     from scipy.special import betaincinv  # pyright: ignore[reportMissingTypeStubs]
 
     return float(betaincinv(n * share + 0.5, n * (1 - share) + 0.5, chance))
 
 
 def _nearer_half(rate: float, n: int, chance: float) -> float:
-    """The rate whose p (1 - p) is above that of the true one with this probability."""
+    """The rate nearer to 1/2 whose p (1 - p) exceeds the true rate's with this probability."""
     further = max(rate, 1 - rate)
     limit = max(0.5, 1 - _share_below(1 - further, n, chance))
     return limit if rate >= 0.5 else 1 - limit

@@ -1,4 +1,4 @@
-"""What a metric sees: how its scores follow faults put into good answers, and changes that should not matter."""
+"""Sensitivity of a metric: how scores react to faults put into good answers, and to changes that should not matter."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """The scores of answers with one change against those of the answers as they are.
+    """The scores of answers with one change, compared with those of the unchanged answers.
 
     Attributes:
-        change: Its name; `all faults` and `all other changes` for the rows of the sums.
-        fault: Whether it must worsen the score; a change that is none must leave it as it is.
-        as_expected: The share of the cases whose score did so, by at least `Proof.by`.
-        shift: The mean change of the score, positive where it became better.
-        finding: Whether that is so for more than half of the cases, or for less, with 95 % confidence.
+        change: Its name; `all faults` and `all other changes` for the totals.
+        fault: Whether it must worsen the score; other changes must leave it as it is.
+        as_expected: The share of cases whose score reacted so, by at least `Proof.by`.
+        shift: The mean change of the score, positive if it became better.
+        finding: Whether this is more than half of the cases, or less, with 95 % confidence.
         unscored: Changed answers without a score, left out.
-        flips: Of a metric with a threshold, the share that passes only without the change, or only with it.
+        flips: With a threshold, the share that passes only without the change, or only with it.
     """
 
     change: str
@@ -40,14 +40,15 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a judge sees in answers by a metric.
+    """How a judge's scores of a metric react to changed answers.
 
     Attributes:
-        by: How far a score must move to count as another.
-        accepted: The share of good answers that pass; None without a threshold. Faults are counted in these alone.
-        same: Over pairs of repeats of the judge on one answer, the share that are less than `by` apart; None without.
-        people: Its scores of the metric's fixture beside people's; None for a metric without one.
-        rows: What it sees of changes; none where the metric does not say which faults must worsen its score.
+        by: How far a score must move to count as changed.
+        accepted: The share of good answers that pass; None without a threshold. Faults are counted only in these.
+        same: The share of pairs of the judge's repeats on one answer that are less than `by` apart; None without
+            repeats.
+        people: Its scores of the metric's fixture compared with people's; None without a fixture.
+        rows: The reaction to each change; empty if the metric does not say which faults must worsen its score.
     """
 
     metric: str
@@ -63,7 +64,7 @@ class Proof:
         return asdict(self)
 
     def findings(self) -> dict[str, list[str]]:
-        """The changes, by what was found of them."""
+        """The changes, by finding."""
         found: dict[str, list[str]] = {}
         for row in self.rows:
             if row.change in ABOUT:
@@ -81,11 +82,11 @@ def proof_of(
     limits: tuple[float, float] | None = (0.0, 1.0),
     people: Mapping[str, FixtureScore] | None = None,
 ) -> Proof:
-    """Compare the scores of changed answers with those of the answers as they are, and a fixture's with people's.
+    """Compare the scores of changed answers with those of unchanged ones, and a fixture's scores with people's.
 
-    `scores` are the metric's in a run over `perturbed` cases, and over those of `people` in the dataset FIXTURE;
-    `limits` the ends of the metric's scale, None without. A fault is counted where the good answer passes (or, without
-    a threshold, where its score can still fall by `by`).
+    `scores` are the metric's in a run over `perturbed` cases and, in the dataset FIXTURE, over the cases of `people`;
+    `limits` are the ends of the metric's scale, if it has any. A fault counts if the good answer passes (without a
+    threshold, if its score can still fall by `by`).
     """
     of_fixture, cells = scores.filter(pl.col("dataset") == FIXTURE), scores.filter(pl.col("dataset") != FIXTURE)
     agreement = None
@@ -152,7 +153,7 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
 
 
 def _same(cells: pl.DataFrame, by: float) -> Estimated | None:
-    """How often two repeats of the judge on one answer agree, over all pairs of an answer."""
+    """The share of pairs of the judge's repeats on one answer that agree."""
     scored = cells.filter(pl.col("status") == "scored").select("dataset", "case_id", "cluster", "repeat", "score")
     pairs = scored.join(scored, on=["dataset", "case_id"], suffix="_other").filter(
         pl.col("repeat") < pl.col("repeat_other")

@@ -1,4 +1,4 @@
-"""Rank several runs on the cases that all of them scored, with joint confidence in the ranks."""
+"""Ranks several runs on the cases that all of them scored, with joint confidence intervals of the ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from evalflow.stats.corrected_differences import CorrectedMeans
 
 Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
-"""What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
-runs in each case, or from the verdicts of a pairwise metric."""
+"""What runs are ranked by.
+
+Strengths (Bradley-Terry) come from comparing two runs in each case, or from a pairwise metric.
+"""
 _KEY = ("dataset", "metric")
 _RAW = ("raw_value", "raw_low", "raw_high")
 NO_FRAMES: Mapping[str, pl.DataFrame] = {}
@@ -32,9 +34,8 @@ class CommonCases:
     """The cases of one dataset and metric that all runs scored, with mean scores and passes of shape (cases, runs).
 
     `passed` is None if a run has none for some case. `human` and `accepted` are people's mean and the share of their
-    labels that pass, of the same shape, NaN without a label; None if no run has labels here. `left_out` counts each
-    run's scored cases that another run did not score, `all_left_out` the cases that some of the runs scored, but not
-    all.
+    labels that pass, in the same shape, NaN without a label; None if no run has labels here. `left_out` counts each
+    run's scored cases that some other run did not score; `all_left_out` counts the cases that only some runs scored.
     """
 
     dataset: str
@@ -55,7 +56,7 @@ class CommonCases:
 
     @property
     def overlap(self) -> float:
-        """The common share of the cases of the run that scored the fewest."""
+        """Common cases as a share of the cases of the run that scored the fewest."""
         fewest = self.cases.height + min(self.left_out.values())
         return self.cases.height / fewest if fewest else 0.0
 
@@ -135,10 +136,10 @@ class BoardPlace:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The runs of a sweep by one statistic, and the others that are equal to it (`also`); the leader first.
+    """The runs of a sweep ranked by one statistic, leader first; `also` are statistics with the same values.
 
-    `cases` are those that all ranked runs have scored. `n_labels` cases of each run correct the values, unless
-    `uncorrected` says why they do not.
+    `cases` are those that all ranked runs have scored. Labels of `n_labels` cases of each run correct the values,
+    unless `uncorrected` says why not.
     """
 
     dataset: str
@@ -155,9 +156,9 @@ class Leaderboard:
 
 @dataclass(frozen=True, slots=True)
 class RankedRun:
-    """A run with its value, the interval of the value alone, its rank, and the interval of its rank.
+    """A run with its value, its rank, and an interval of each.
 
-    `raw` is what the judge alone says, the value and its interval; None if labels do not correct it.
+    `raw` is the judge's own value with interval; None if labels do not correct it.
     """
 
     run: str
@@ -173,10 +174,10 @@ class RankedRun:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffect:
-    """How much more often the judge prefers the answer that it reads first, over all `pairs` asked in both orders.
+    """How much more often the judge prefers the first answer, over all `pairs` asked in both orders.
 
     Attributes:
-        decided: The pairs that the order decides.
+        decided: The number of pairs whose verdict depends on the order.
         net: The share that the first answer wins minus that of the second, with its 95 % interval; None without one.
     """
 
@@ -187,7 +188,7 @@ class PositionEffect:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What strengths rest on; `position` is None unless a judge compared answers."""
+    """The comparisons behind the strengths; `position` is None unless a judge compared answers."""
 
     n: int
     ties: int
@@ -198,8 +199,8 @@ class Comparisons:
 class Ranking:
     """Runs in the order of their values, the best first; `method` is that of the ranks' intervals.
 
-    `labelled` cases of each run correct its value and its ranks, or none with the reason `uncorrected`. `comparisons`
-    are None if values are ranked.
+    Labels of `labelled` cases of each run correct values and ranks; if none do, `uncorrected` says why. `comparisons`
+    is None if values are ranked.
     """
 
     dataset: str
@@ -217,7 +218,7 @@ class Ranking:
 
     @property
     def leaders(self) -> Leaders:
-        """Who may be the best, and who is among the first."""
+        """The runs that may be the best, and those among the first."""
         return of_ranks({row.run: (row.rank_low, row.rank_high) for row in self.rows})
 
     def document(self) -> dict[str, object]:
@@ -267,7 +268,7 @@ def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0, unusable
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What runs are ranked by: the judge's values and people's, of the shape (cases, runs)."""
+    """The values to rank by: the judge's and people's, in the shape (cases, runs)."""
 
     by: Scale
     table: Floats
@@ -312,7 +313,10 @@ def _labelled(people: Floats) -> Ints:
 def _corrected(
     common: CommonCases, of: _Column, clusters: Array | None, seed: int, unusable: str
 ) -> CorrectedMeans | str | None:
-    """What people say of all runs, or why it is unknown: ranks would mix people and judge if it were of some alone."""
+    """The values corrected by people's labels, or why there are none.
+
+    All runs need labels: otherwise ranks would mix people and judge.
+    """
     if of.people is None or not (labelled := _labelled(of.people)).any():
         return None
     if unusable:
@@ -344,7 +348,7 @@ def _rows(
 
 
 def rank_by_pairs(common: CommonCases, traits: Traits, *, seed: int = 0) -> Ranking:
-    """The ranking by strengths from a win, tie or loss of every two runs in each case; NoStrengthsError as below."""
+    """The ranking by strengths from comparing every two runs in each case; errors as in `rank_by_verdicts`."""
     n, runs = common.scores.shape
     a, b = np.triu_indices(runs, 1)
     scores = common.scores if traits.higher_is_better else -common.scores
@@ -359,8 +363,8 @@ def rank_by_verdicts(
 ) -> Ranking:
     """The ranking by strengths from the verdicts of a pairwise metric, in both orders, on the common cases.
 
-    `opponents` names what each run's answers were compared with: another run, or such as `reference`. NoStrengthsError
-    if the comparisons determine no strengths.
+    `opponents` names what each run's answers were compared with: another run, or a field such as `reference`.
+    NoStrengthsError if the comparisons determine no strengths.
     """
     names = list(dict.fromkeys([*common.names, *(opponents[name] for name in common.names)]))
     frames = [

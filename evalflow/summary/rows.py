@@ -1,4 +1,4 @@
-"""What results are read as: rows of the summary, and entries of documents by their keys."""
+"""Types of results: rows of the summary, and entries of documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from evalflow.lazy import pl
 
 Detail: TypeAlias = Mapping[str, Any]
-"""An entry of `details` in summary.json, or of a list in one: a result that is not one number."""
+"""A result that is not a single number: an entry of `details` in summary.json, or of a list in one."""
 
 
 class JudgedGate(TypedDict):
@@ -26,17 +26,17 @@ class JudgedGate(TypedDict):
 
 
 class GateOutcome(TypedDict):
-    """What a gate says of one dataset, target and judge; an entry of gates.json.
+    """A gate's outcome for one dataset, target and judge; an entry of gates.json.
 
     Attributes:
         metric, statistic, condition, limit, name, looks: The gate: `metric` may be `NAME@TAG`; `name` is all of it.
         value, ci_low, ci_high: The estimate and its 95 % interval; None if there is none.
-        dataset, of_metric: What the value is of; None where the gate found nothing.
-        passed: None if the scores cannot decide.
-        cases_needed: The number of cases, or of labels, that would decide at the same estimate.
+        dataset, of_metric: The value's dataset and metric; None if the gate found no row.
+        passed: None if undecided.
+        cases_needed: The number of cases or labels that would decide at the same estimate.
         method: How the interval was computed.
         n_labels, judged: The labelled answers that correct the value, and the judge's own result.
-        basis, of, note, message, in_spite: The same in words, as in `report.gate_sentences.GateSentence`.
+        basis, of, note, message, in_spite: The outcome in words, as in `report.gate_sentences.GateSentence`.
     """
 
     metric: str
@@ -122,7 +122,7 @@ class SummaryRow:
 
     @property
     def series(self) -> tuple[str, str, str, str | None]:
-        """The key of the row without its tag and statistic: dataset, target, metric and judge."""
+        """The row's dataset, target, metric and judge."""
         return self.dataset, self.target, self.metric, self.judge
 
     @property
@@ -147,7 +147,7 @@ def rows_of(summary: pl.DataFrame) -> list[SummaryRow]:
 
 
 def frame_of(rows: Sequence[SummaryRow]) -> pl.DataFrame:
-    """The summary of a run of these rows."""
+    """The rows as the summary of a run."""
     schema = summary_schema()
     return pl.DataFrame([*map(attrgetter(*schema), rows)], schema=schema, orient="row")
 

@@ -1,8 +1,8 @@
-"""Reading a journal of any size in bounded memory, in the order written or in the order of the input.
+"""Reads a journal of any size in bounded memory, in the order written or in input order.
 
-Lines are long (a judge's steps) and keys are short. So input order is found by sorting the keys alone, and the lines
-are then fetched from the file in that order, a batch at a time. A run writes nearly in input order already, which makes
-those reads nearly sequential. Composites are computed from an answer's other scores as its rows stream by.
+Lines are long (a judge's steps) and keys are short. So only the keys are sorted into input order; the lines are then
+read from the file in that order, in batches. A run writes nearly in input order, so these reads are nearly sequential.
+Composites are computed from an answer's other scores as its rows stream by.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repe
 
 @dataclass(frozen=True, slots=True)
 class InputOrder:
-    """The order of datasets and metrics as composed; others follow by name."""
+    """The order of datasets and metrics: as composed, then others by name."""
 
     datasets: Sequence[str]
     metrics: Sequence[str]
@@ -60,7 +60,7 @@ class InputOrder:
 class JournalReader:
     """A journal's complete lines: `size` bytes; `torn` unfinished last lines (0 or 1) are left out.
 
-    A damaged line, or one with an impossible score, is left out; its cell then counts as not finished. Scores of the
+    A damaged line, or one with an impossible score, is left out; its cell counts as unfinished. Scores of the
     metrics in `bounded` lie in 0..1.
     """
 
@@ -74,13 +74,13 @@ class JournalReader:
         return _source(lambda: (self.parse(block) for block, _ in self._blocks()))
 
     def parse(self, block: bytes) -> pl.DataFrame:
-        """The lines of a block of whole ones, without those that are damaged."""
+        """Parse a block of complete lines; damaged ones are left out."""
         return _parse(block).filter(self._is_valid())
 
     def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
 
-        If a cell has two lines, it was repeated after an error, and the last line counts. A panel's members follow
+        A cell with two lines was repeated after an error; the last line counts. A panel's members follow
         the panel, and composites follow the other scores of the answer.
         """
         spans = self._spans(order)
@@ -117,7 +117,7 @@ class JournalReader:
             parts.append(keys.filter("sound").drop("sound"))
         if damaged:
             lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
-            what = "%s: %d of its lines are damaged and do not count (%s); what is missing is made again by: %s"
+            what = "%s: %d damaged lines are ignored (%s); to compute the missing results again: %s"
             again = f"python -m evalflow resume {quote(str(self.path.parent))}"
             log.warning(what, self.path, len(damaged), lines, again)
         if not parts:
@@ -128,7 +128,7 @@ class JournalReader:
         return ordered.filter(last | ~repeated).select("begin", "end").to_numpy()
 
     def _is_valid(self) -> pl.Expr:
-        """Whether a line is complete, and its score possible for its state and metric."""
+        """Whether a line is complete and its score is possible for its state and metric."""
         score, scored, bill = pl.col("score"), pl.col("status") == "scored", pl.col("bill").struct
         possible = pl.when(scored).then(score.is_finite().fill_null(value=False)).otherwise(score.is_null())
         inside = ~pl.col("metric").is_in(list(self.bounded)) | score.is_null() | score.is_between(0, 1)
@@ -155,7 +155,7 @@ def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
 
 
 def rank(column: str, names: Sequence[str]) -> pl.Expr:
-    """The place of a column's value among `names`; those not listed come after."""
+    """The position of a column's value in `names`; other values come after."""
     places = {name: place for place, name in enumerate(names)}
     text = pl.col(column).cast(pl.String)
     return text.replace_strict(places, default=len(places), return_dtype=pl.Int64) if places else pl.lit(0)
@@ -244,7 +244,7 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A part of a composite, with its threshold; without a judge its one score counts in every repeat."""
+    """A part of a composite, with its threshold. Without a judge its single score counts in every repeat."""
 
     asks: bool
     direction: Direction
@@ -318,7 +318,10 @@ def _part(composite: Composite, name: str, values: tuple[Any, ...]) -> Part:
 
 
 def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[str, Any]) -> ScoreRecord:
-    """The composite's score of the answer whose first row this is. It makes no calls, so its cost is known to be 0."""
+    """The composite's score of an answer; `first` is the answer's first row.
+
+    A composite makes no calls, so it costs 0.
+    """
     about: dict[str, Any] = {**first, "tags": tuple(first["tags"] or ())}
     return ScoreRecord(
         **about,

@@ -1,4 +1,4 @@
-"""Slices of a run (all cases, and each tag): which scores belong to each row of the summary, and what they come to."""
+"""Slices of a run (all cases, and each tag): the scores behind each row of the summary, and their sums and means."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CASE_SEED = 16
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a summary: each is the cells of one dataset, target, metric, judge and tag (null for all).
+    """The units of a summary. A unit is all cells of one dataset, target, metric, judge and tag (null for all).
 
     `parts` has one row per slice, set of tags, state, and whether the judge was called: counts and sums. `links` says
     which of them belong to which unit, and `table` has one row per unit.
@@ -66,7 +66,7 @@ class Units:
 
     @property
     def clustered(self) -> bool:
-        """Whether some case carries a group."""
+        """Whether some case has a group."""
         return bool(self.parts["grouped"].any())
 
     @property
@@ -99,7 +99,7 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class UnitArrays:
-    """Columns in the order of parts, which end at `ends`; iterates over units, in order, each with its own rows."""
+    """Columns ordered by part; parts end at `ends`. Iterates over the units in order, each with its own rows."""
 
     columns: Mapping[str, Floats]
     ends: Sequence[int]
@@ -117,7 +117,7 @@ class UnitArrays:
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The rows to summarise, with their `part`; without members of a panel, which its own rows represent."""
+    """The rows to summarise, with their `part`. Members of a panel are left out, since the panel has its own rows."""
     part = pl.lit(0, pl.UInt64)
     for seed, name in enumerate((*SLICE, "tags")):
         part = part ^ pl.col(name).hash(seed)
@@ -127,7 +127,7 @@ def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
 def find_units(cells: pl.LazyFrame) -> Units:
     """Find all units, and the sums over their parts."""
     status = pl.col("status")
-    # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
+    # An undefined or skipped score may not have called the judge; a cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
     named = (
@@ -158,7 +158,10 @@ def find_units(cells: pl.LazyFrame) -> Units:
 
 
 def counts(units: Units) -> pl.DataFrame:
-    """Per unit: cells by state and of cut-off answers, cost, tokens. A sum with an unknown term is unknown."""
+    """Per unit: number of cells by state and with cut-off answers, cost, tokens.
+
+    A sum with an unknown term is unknown.
+    """
     n, asked = pl.col("n"), pl.col("asked")
     by_state = [n.filter(pl.col("status") == state).sum().alias(f"n_{state}") for state in STATES]
     spent = [
@@ -183,7 +186,7 @@ def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
 
 
 def cluster_numbers(cases: pl.DataFrame) -> list[pl.Series]:
-    """The cluster of each case as a number, one of its own for a case without a group; nothing if no case has one."""
+    """The cluster of each case as a number, unique for a case without a group; empty if no case has a group."""
     if "cluster" not in cases.columns or cases["cluster"].null_count() == cases.height:
         return []
     alone = pl.int_range(pl.len(), dtype=pl.Int64) - pl.len()
@@ -203,7 +206,7 @@ def clusters_in(cases: Mapping[str, Floats]) -> Ints | None:
 
 
 def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimated:
-    """The mean of a column of cases, true as 1; those with the same `cluster` count as one draw."""
+    """The mean of a column of cases, with true as 1; cases of the same `cluster` count as one draw."""
     values = frame.select(value.cast(pl.Float64).alias("value"))["value"].to_numpy()
     return mean_estimate(values, case_clusters(frame), bounded=bounded)
 
@@ -236,7 +239,7 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
     """
     n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
     place, several = pl.col("place").min(), bool((values["target_repeat"] > 0).any())
-    # Sums rather than means, so that scores of 0 and 1 stay exact. One number as the key is far faster than several.
+    # Sums instead of means keep scores of 0 and 1 exact. A single number as key is far faster than several.
     answers = (
         values.lazy()
         .with_row_index("place")
@@ -287,7 +290,7 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
 
 
 def case_arrays(values: pl.DataFrame, units: Units) -> UnitArrays:
-    """The cases of `values_of` as arrays: those of `repeats_of`, if something is repeated, with `cluster_numbers`."""
+    """The cases as arrays: `repeats_of` if anything is repeated, else `values_of`; with `cluster_numbers`."""
     cases = repeats_of(values) if units.repeated else values
     return units.arrays(cases.drop("cluster", "latency", "case_id", strict=False).with_columns(cluster_numbers(cases)))
 
@@ -324,7 +327,7 @@ def measures(
 
 
 def _moments(cases: Mapping[str, Floats], name: str, *, bounded: bool) -> Moments:
-    """The moments of a column of cases that is not NaN."""
+    """The moments of a column of cases, without NaN."""
     known, groups = ~np.isnan(cases[name]), clusters_in(cases)
     return moments(cases[name][known], None if groups is None else groups[known], bounded=bounded)
 
@@ -336,7 +339,7 @@ def _quantiles(values: Floats, **shares: float) -> dict[str, float | None]:
         return dict.fromkeys(shares)
     places = {name: (known.size - 1) * share for name, share in shares.items()}
     ends = sorted({end for place in places.values() for end in (math.floor(place), math.ceil(place))})
-    known.partition(ends)  # several times as fast as sorting all
+    known.partition(ends)  # several times faster than sorting all
 
     def at(place: float) -> float:
         low, high = known[math.floor(place)], known[math.ceil(place)]

@@ -1,4 +1,4 @@
-"""The numbers that hold of a run that its looks stopped early."""
+"""The numbers to report for a run that its looks stopped early."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STOPPED = f"none: {STOPPED_BY_LOOKS}"
 def with_stop(
     summary: Summary, scores: pl.LazyFrame, bounded: Collection[str], looked: Mapping[tuple[Gate, str], Looked]
 ) -> Summary:
-    """The summary of a run that its looks stopped early, with numbers that hold although it stopped.
+    """The summary of a run stopped early, with numbers that are valid despite the stop.
 
-    What gates looked at has their mean, which is adjusted for the stop, and their interval. Other means of metrics in
-    0..1, and pass rates, have a confidence sequence (`stopped_interval`); all else has no interval, and `ci_method`
-    says so.
+    Statistics that gates looked at have the gates' mean (adjusted for the stop) and interval. Other means of metrics in
+    0..1, and pass rates, have a confidence sequence (`stopped_interval`). Everything else has no interval, and
+    `ci_method` says so.
     """
     found = _ends_after_stop(scores, {*bounded, CASES})
     counted = passing_metrics(scores)

@@ -1,4 +1,4 @@
-"""From scores to scores.parquet and the summary: one row per dataset, target, metric, statistic, judge and tag."""
+"""Turns scores into scores.parquet and the summary: one row per dataset, target, metric, statistic, judge and tag."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ from evalflow.summary.slices import (
 class Summary:
     """The summary of a run, or of several.
 
-    `frame` has the columns of `summary_schema`, in the order of tables. `details` are results that are not one number,
-    such as a confusion matrix: each has the key of its row, statistic and n (the denominator), and then its own.
+    `frame` has the columns of `summary_schema`, in the order of tables. `details` are results that are not a single
+    number, such as a confusion matrix. Each has the key of its row, statistic and n (the denominator), then its own
+    keys.
     """
 
     frame: pl.DataFrame
@@ -82,11 +83,11 @@ def summarise_metrics(
 ) -> Summary:
     """Summarise a table of scores, of the metrics by name in the order composed; `seed` is for bootstrap intervals.
 
-    Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
-    cells in state `scored` are included; `bound_low` and `bound_high` are the value with those in state `undefined` or
-    `error` at either end of the scale, `lowest` is that of the lowest case. A panel's members are left out. Metrics
-    that only scores have (the checks of a case) follow by name, count as unbounded, and have no figures. For
-    `pass_share` see `repeat_rates`.
+    Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first.
+    Only cells in state `scored` are included. `bound_low` and `bound_high` are the value if all cells in state
+    `undefined` or `error` had the lowest or highest score; `lowest` is the value of the lowest case. A panel's members
+    are left out. Metrics that are not in `metrics` (checks of cases) follow by name, count as unbounded, and have no
+    figures. For `pass_share` see `repeat_rates`.
     """
     cells = own_cells(scores)
     units = find_units(cells)
@@ -107,7 +108,7 @@ def summarise_metrics(
 
 
 def _with_repeats(rows: pl.DataFrame, details: Sequence[Detail]) -> pl.DataFrame:
-    """The rows in the columns of a summary, with the statistics of repeats of the units that have some."""
+    """The rows in the columns of a summary, with the statistics of repeats for units with repeats."""
     schema = summary_schema()
     found = [
         {**{name: one[name] for name in (*SLICE, "tag")}, "statistic": "mean", **_repeat_columns(rates)}
@@ -213,7 +214,7 @@ def summary_document(summary: Summary) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The score from which an answer passes (inclusive), for one metric and judge."""
+    """The passing score (inclusive) of one metric and judge."""
 
     metric: str
     judge: str | None
@@ -224,7 +225,7 @@ class Threshold:
 def score_table(
     journal: JournalReader, thresholds: Sequence[Threshold], order: InputOrder, composites: Sequence[Composite] = ()
 ) -> pl.LazyFrame:
-    """The scores with composites, each cell once, in input order; `passed` is null without score or threshold."""
+    """Scores and composites in input order, each cell once; `passed` is null without score or threshold."""
     return with_passed(journal.ordered(order, composites), thresholds).select(list(scores_schema()))
 
 
@@ -273,7 +274,7 @@ class Passing:
 def passing_rates(
     scores: pl.LazyFrame, metric: str, judge: str | None, thresholds: Sequence[float], *, higher_is_better: bool = True
 ) -> list[Passing]:
-    """The pass rate at each threshold, by dataset and target in the order of the table; as a run with it would have."""
+    """The pass rate that a run would have at each threshold, by dataset and target in the order of the table."""
     wanted = (pl.col("metric") == metric) & pl.col("judge").eq_missing(pl.lit(judge, pl.String))
     rows = scores.filter(wanted, pl.col("member_of").is_null(), pl.col("score").is_not_null())
     table = rows.select("dataset", "target", "case_id", "score", cluster()).collect(engine="streaming")

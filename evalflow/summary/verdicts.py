@@ -1,4 +1,4 @@
-"""Verdicts: what a finding says about a question. Nothing else compares an interval or a p-value with a number."""
+"""Verdicts from intervals and p-values. No other module compares an interval or a p-value with a number."""
 
 from __future__ import annotations
 
@@ -24,20 +24,26 @@ if TYPE_CHECKING:
     from evalflow.stats.raters import AlphaComparison, AltTest
 
 Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
-"""Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
+"""Verdicts on B compared with A: higher or lower instead of better or worse if more than the answers may differ."""
 Standing = Literal[Verdict, "best", "first", "no_agreement", "undefined", "not_comparable"]
-"""Of a run or judge in a ranking, compared with its first; the first is best if another is worse and none better."""
+"""Verdicts on a run or judge compared with the first of its ranking.
+
+The first is best if another is worse and none is better.
+"""
 ItemKind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
-"""What a case says about several runs; one that better runs score worse on is reversed, and beyond chance suspect."""
+"""Verdicts on a case over several runs.
+
+It is reversed if better runs score worse on it, and suspect if that exceeds chance.
+"""
 SUSPECT: tuple[ItemKind, ...] = ("key_suspect", "reversed")
 Sight = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
-"""Whether a metric sees a fault, or keeps its score when a change should not matter."""
+"""Whether a metric detects a fault, or keeps its score if a change should not matter."""
 Operator = Literal[">=", "<=", ">", "<", "=="]
 SAMPLING_LEVEL = 0.01
-"""Below this p-value the labelled answers are taken to be no random sample."""
+"""Below this p-value the labelled answers are considered not a random sample."""
 _PERFECT = 1 - 1e-9
 STOPPED_BY_LOOKS = "stopped by looks"
-"""Why a run that its looks stopped has no intervals, of differences or after people's labels."""
+"""Why a run stopped by looks has no intervals for differences or after correction by labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +66,32 @@ class Condition:
 def against_limit(condition: Condition, low: float, high: float) -> bool | None:
     """Whether all values of an interval meet the condition (True), none does (False), or only some (None).
 
-    An estimate without its interval is an interval of one point.
+    An estimate without an interval counts as an interval of one point.
     """
     outcomes = {condition.holds(low), condition.holds(high)}
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
 def overall(outcomes: Iterable[bool | None]) -> bool | None:
-    """One outcome of several: False if one is, else None, which is undecided, if one is or there are none."""
+    """Combine outcomes: False if one is False, else None (undecided) if one is None or there are none, else True."""
     known = set(outcomes)
     return False if False in known else None if None in known or not known else True
 
 
 def side_of(value: float, low: float | None, high: float | None) -> Literal[-1, 0, 1]:
-    """Whether an interval lies above a value (1), below it (-1), or neither (0), as without an interval."""
+    """Whether an interval lies above a value (1), below it (-1), or neither (0); 0 without an interval."""
     if low is None or high is None:
         return 0
     return 1 if low > value else -1 if high < value else 0
 
 
 def is_significant(p: float | None, level: float = LEVEL) -> bool:
-    """Whether a p-value, adjusted if it is one of several, is below the level."""
+    """Whether a p-value (adjusted if it is one of several) is below the level."""
     return p is not None and p < level
 
 
 def level_of_each(tests: int) -> float:
-    """The level of the strictest of several tests that together err at LEVEL (Bonferroni)."""
+    """The Bonferroni level of each of several tests whose joint level is LEVEL."""
     return LEVEL / max(1, tests)
 
 
@@ -94,7 +100,7 @@ def of_difference(
 ) -> Verdict:
     """B compared with A: significant if the adjusted p-value is below LEVEL and the interval, if any, excludes 0.
 
-    Only a difference of answers that were judged alike (`of_answers`) is better or worse.
+    Only a difference of answers judged in the same way (`of_answers`) is better or worse.
     """
     if not is_significant(p_adjusted) or not found.difference:
         return "cannot_tell"
@@ -117,14 +123,14 @@ def reversed_verdict(verdict: Verdict) -> Verdict:
 
 
 def oriented(found: Difference, *, higher_is_better: bool) -> tuple[float | None, float | None, float | None]:
-    """The difference and the bounds of its interval, with higher as better."""
+    """The difference and its interval's bounds, with the sign changed if lower is better."""
     sign = 1 if higher_is_better else -1
     low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
     return None if found.difference is None else sign * found.difference, low, high
 
 
 def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
-    """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
+    """Whether B is not worse than A by more than the margin; None if the margin lies within the interval."""
     _, low, high = oriented(found, higher_is_better=higher_is_better)
     if low is None or high is None:
         return None
@@ -132,11 +138,11 @@ def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bo
 
 
 def unseen_share(found: Difference, margin: float, *, higher_is_better: bool) -> float | None:
-    """The share of cases that may go from best to worst unseen, and make B worse by the margin although this passes it.
+    """The share of cases that may drop from best to worst unseen, and so make B worse by the margin although it passes.
 
-    Where B is better, its interval is that of t, which knows of no drop that the sample does not show. So many drops
-    are missing from more than 1 - CONFIDENCE of such samples. None if the margin is not passed, if they would hardly be
-    missed, and where the interval does not rest on single changes (`evalflow.stats.rare`).
+    The t interval does not allow for drops that the sample does not show. That share of drops is absent from more than
+    1 - CONFIDENCE of such samples. None if the margin is not passed, if the drops would hardly go unseen, or if the
+    interval does not depend on single changes (`evalflow.stats.rare`).
     """
     difference, _, _ = oriented(found, higher_is_better=higher_is_better)
     if difference is None or difference <= 0 or not any(found.rare):
@@ -147,7 +153,7 @@ def unseen_share(found: Difference, margin: float, *, higher_is_better: bool) ->
 
 
 def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
-    """Number of cases that would show whether B is worse by more than the margin; None if unknown, or shown."""
+    """Number of cases that would show whether B is worse by more than the margin; None if unknown or already shown."""
     difference, low, high = oriented(found, higher_is_better=higher_is_better)
     if difference is None or low is None or high is None:
         return None
@@ -161,21 +167,24 @@ def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool)
 
 
 def of_first(others: Collection[Standing], *, agrees: bool = True) -> Standing:
-    """The first of a ranking, by the verdicts on the others; a judge must agree with people beyond chance."""
+    """The verdict on the first of a ranking, from the verdicts on the others.
+
+    A judge must agree with people beyond chance.
+    """
     if not agrees:
         return "no_agreement"
     return "cannot_tell" if "better" in others else "best" if "worse" in others else "first"
 
 
 def of_judge(p_adjusted: float | None) -> Standing:
-    """A judge's agreement with people compared with that of the first, which is never lower."""
+    """A judge's agreement with people compared with that of the first, which is at least as high."""
     return "worse" if is_significant(p_adjusted) else "cannot_tell"
 
 
 def of_taught_judge(found: Difference | None) -> Verdict:
-    """A judge's agreement with people on held-out labels, after it was taught compared with before.
+    """A judge's agreement with people on held-out labels: after teaching compared with before.
 
-    Never clear without a difference, or by an interval that is too narrow for so few labels, which `method` says.
+    Always unclear without a difference, or if `method` says that the interval is too narrow for so few labels.
     """
     if found is None or ":" in found.method:
         return "cannot_tell"
@@ -183,21 +192,22 @@ def of_taught_judge(found: Difference | None) -> Verdict:
 
 
 def helps(verdict: Verdict) -> bool | None:
-    """Whether a change is for the better (True) or the worse (False); None if that is not known."""
+    """Whether a change is for the better (True) or the worse (False); None if unclear."""
     known: dict[Verdict, bool] = {"better": True, "worse": False}
     return known.get(verdict)
 
 
 def above_chance(value: float | None, low: float | None) -> bool:
-    """Whether a measure of agreement beyond chance lies above 0 with its interval; perfect agreement has none."""
+    """Whether a chance-corrected agreement and its interval lie above 0. Perfect agreement has no interval."""
     return value is not None and (value > _PERFECT if low is None else low > 0)
 
 
 def agrees_more(found: AlphaComparison) -> Literal["more", "less"] | None:
     """Whether a judge agrees with people more or less than they do with each other; None if that is not clear.
 
-    Nor is it with fewer than 30 answers or clusters, where the interval is too narrow: where judge and people were
-    equally good, it left 0 out in 4 to 6 % of 400 simulations each with 30 to 100 answers, in 6 to 11 % with 15 to 20.
+    With fewer than 30 answers or clusters it is always unclear, because the interval is too narrow: with equally good
+    judge and people it excluded 0 in 4 to 6 % of 400 simulations each for 30 to 100 answers, but in 6 to 11 % for 15
+    to 20.
     """
     rough = ":" in found.difference.method
     side = 0 if rough else side_of(0, found.difference.low, found.difference.high)
@@ -208,7 +218,7 @@ def agrees_more(found: AlphaComparison) -> Literal["more", "less"] | None:
 class Replacement:
     """Whether a judge may replace a person, by the alternative annotator test.
 
-    It is shown to be behind `won` of the `people` by less than the test's allowance; `may` is None without a test.
+    The test shows that it is behind `won` of the `people` by less than the allowance; `may` is None without a test.
     """
 
     may: bool | None
@@ -223,9 +233,9 @@ class Replacement:
 
 
 def may_replace(test: AltTest, *, agrees: bool) -> Replacement:
-    """The judge may if it is not behind half of the people or more, and `agrees` with people beyond chance.
+    """The judge may replace a person if it wins against at least half of the people and `agrees` beyond chance.
 
-    One that gives all answers the commonest label can win too.
+    Winning is not enough: a judge that always gives the commonest label can win, too.
     """
     adjusted = [float(p) for p in test.p_adjusted if not np.isnan(p)]
     won = sum(is_significant(p) for p in adjusted)
@@ -235,7 +245,7 @@ def may_replace(test: AltTest, *, agrees: bool) -> Replacement:
 def is_limit(ceiling: Estimated) -> bool:
     """Whether people's disagreement limits how well a judge can correlate with them: all of its interval is below 1.
 
-    Not with fewer than 30 answers or clusters, where the interval is too narrow.
+    Never with fewer than 30 answers or clusters, because the interval is too narrow.
     """
     return side_of(_PERFECT, ceiling.low, ceiling.high) < 0 and ":" not in ceiling.method
 
@@ -254,7 +264,7 @@ def is_biased_sample(found: SamplingBias) -> bool:
 
 
 def of_items(found: Items, passed: Floats | None) -> list[ItemKind]:
-    """What each case says about several runs; `passed` has the shape (cases, runs)."""
+    """The verdict on each case over several runs; `passed` has the shape (cases, runs)."""
     constant = found.spread == 0
     all_pass, all_fail = (constant & (False if passed is None else (passed == end).all(axis=1)) for end in (1, 0))
     kinds = np.select(
@@ -266,20 +276,20 @@ def of_items(found: Items, passed: Floats | None) -> list[ItemKind]:
 
 
 def reversed_by_chance(cases: int) -> float:
-    """How many of these cases better runs would score worse on by chance: each has one end of a 95 % interval."""
+    """How many of these cases would be reversed by chance: each has one tail of a 95 % interval."""
     return cases * (1 - CONFIDENCE) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Which runs may be the best, and which are among how many first; both empty if no run can be told from another."""
+    """Which runs may be the best, and which are among the first so many; both empty if no runs can be distinguished."""
 
     may_lead: Collection[str]
     among_first: Mapping[str, int]
 
 
 def of_ranks(ranges: Mapping[str, tuple[int, int]]) -> Leaders:
-    """Who leads, by the joint intervals of the ranks."""
+    """The leaders by the joint intervals of the ranks."""
     runs = len(ranges)
     if all(ends == (1, runs) for ends in ranges.values()):
         return Leaders([], {})

@@ -81,7 +81,7 @@ def test_what_stood_in_a_damaged_line_is_made_again(
         before = scores()
         change(name, 2, how)
         assert run_command(["report"]) == 0
-        assert f"{latest() / name}: 1 of its lines are damaged and do not count" in caplog.text
+        assert f"{latest() / name}: 1 damaged lines are ignored" in caplog.text
         assert len(scores()) == (N - 1 if name == "scores.jsonl" else N)
         count = endpoint.count
         assert run_command(["resume"]) == 0

@@ -112,4 +112,4 @@ def test_a_difference_from_the_baseline_is_people_s(lab: Lab) -> None:
 def test_a_setting_that_is_neither_true_nor_false_is_refused(lab: Lab) -> None:
     done = lab("report", "gate={likes: {mean: '>= 0.4', judge_alone: 1}}")
     assert done.returncode == 2
-    assert "gate.likes.judge_alone: 1.0 is neither true nor false" in done.stderr
+    assert "gate.likes.judge_alone: 1.0 is not true or false" in done.stderr

@@ -51,7 +51,7 @@ def test_a_run_is_headed_by_them_and_has_their_figure(program: Program) -> None:
         ('{cases: {pass_rate: ">= 0.3", point: true}}', 0, "gate passed  cases pass_rate >= 0.3: 0.3333"),
         ('{cases@fees: {n_scored: ">= 3"}}', 0, "gate passed  cases@fees n_scored >= 3: 3"),
         ('{cases: {mean: ">= 0.9"}}', 2, "the cases as a whole have no statistic 'mean'"),
-        ('{cases: {pass_rate: ">= 0.9", looks: anytime}}', 2, "whether cases pass everything is known at the end"),
+        ('{cases: {pass_rate: ">= 0.9", looks: anytime}}', 2, "whether cases pass everything is only known at the end"),
         ('{case: {pass_rate: ">= 0.9"}}', 2, "did you mean 'cases'?"),
     ],
 )

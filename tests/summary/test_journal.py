@@ -120,7 +120,7 @@ def test_a_damaged_line_does_not_count_and_is_said(
     journal = scan_journal(path, [record().metric])
     assert journal.frame().collect()["index"].to_list() == [0, 2]
     assert journal.ordered(ORDER).collect()["index"].to_list() == [0, 2]
-    assert f"{path}: 1 of its lines are damaged and do not count (2)" in caplog.text
+    assert f"{path}: 1 damaged lines are ignored (2)" in caplog.text
 
 
 def test_input_order_is_restored(record: Make, tmp_path: Path):

@@ -83,7 +83,7 @@ def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores:
         return advice(None, "the labels carry weights")
     members = member_scores(row, scores, names, confidence=isinstance(config, CascadeConfig))
     if members is None:
-        return advice(None, "its scores are not classes, and no threshold says what passes")
+        return advice(None, "its scores are not classes, and there is no threshold")
     if isinstance(config, CascadeConfig):
         found = cascade_advice(members, config.escalate_below, seed)
     else:

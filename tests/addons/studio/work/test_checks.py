@@ -170,7 +170,7 @@ def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
     assert [one.state for one in try_examples(space, "metadata", JOHN["params"], rows)][2:] == ["failed", "passed"]
     assert {one.state for one in try_examples(space, "correctness", {"reference": "Hello"}, rows)} == {"judge"}
     wrong = try_examples(space, "conformity", {"rules": ["No talk of {{rival}}."]}, rows)
-    assert (wrong[0].state, "nothing to fill {{rival}} with" in wrong[0].reason) == ("wrong", True)
+    assert (wrong[0].state, "no value for {{rival}}" in wrong[0].reason) == ("wrong", True)
     assert try_examples(space, "string_matching", {"keyword": ""}, rows)[0].state == "wrong"
     assert try_examples(space, "string_matching", {"keyword": "a"}, []) == []
 
