@@ -1,4 +1,4 @@
-"""What came of teaching a judge with people's labels, in sentences on a terminal."""
+"""Prints the result of teaching a judge with people's labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNCLEAR = "It is not clear whether the taught judge agrees better with people"
 def print_alignment(
     console: Console, found: Alignment, version: int, files: Sequence[Path], run: Path, *, inconclusive: bool
 ) -> None:
-    """Print whether the judge agrees better, by what, and what was written or would decide it."""
+    """Print whether the judge agrees better, by how much, and what was written or how many labels would decide."""
     console.print()
     console.print(literal(sentence(found), style="bold"), soft_wrap=True)
     print_lines(console, details(found))
@@ -55,7 +55,7 @@ def _change(change: AgreementChange) -> str:
 
 
 def details(found: Alignment) -> Iterator[str]:
-    """The other measures, the width of people's corrected mean, and what it was measured on."""
+    """Sentences on the other measures, the width of the corrected mean's interval, and the labels used."""
     yield from (f"{_change(change)}." for change in found.changes if change is not found.deciding)
     if (width := found.width) is not None and width.difference is not None:
         yield (
@@ -70,7 +70,7 @@ def details(found: Alignment) -> Iterator[str]:
 
 
 def to_decide(found: Alignment) -> str:
-    """How many labels would decide it, after a space; empty if these do."""
+    """How many labels would decide it, with a leading space; "" if it is decided."""
     if found.helps is not None:
         return ""
     needed, have = found.labels_needed, found.learned + found.held_out

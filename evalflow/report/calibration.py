@@ -62,9 +62,9 @@ _CORRECTED = "corrected by people"
 class Calibration:
     """A run's judges compared with people: a row for each dataset, metric, target and judge that has labels.
 
-    `left_out` counts the labels left out, by reason, and `rests_on` says which were used. `disagreements` are the
-    answers on which judge and people differ most, the largest difference first. `followed` names the runs whose equal
-    answers people labelled: dataset, metric, run.
+    `left_out` counts the labels left out, by reason; `rests_on` says which were used. `disagreements` are the answers
+    on which judge and people differ most, largest difference first. `followed` names other runs whose labels are used
+    because the answers are equal: dataset, metric, run.
     """
 
     manifest: Manifest
@@ -83,7 +83,7 @@ class Calibration:
 
     @property
     def people(self) -> pl.DataFrame:
-        """What people said of each labelled case: dataset, metric, case_id, human, accepted."""
+        """People's labels of each labelled case: dataset, metric, case_id, human, accepted."""
         return people_of(pl.concat([row.answers for row in self.rows]))
 
     @property
@@ -97,7 +97,7 @@ class Calibration:
 
     @property
     def corrected_means(self) -> list[CorrectedRow]:
-        """The means with enough labels, and what these make of them."""
+        """The means that have labels, with their corrections in words."""
         rows = [row for row in self.rows if row.corrected.estimate is not None or (row.unusable and row.corrected.n)]
         return [
             CorrectedRow(
@@ -245,7 +245,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
 
 
 def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:
-    """A row for the page; unknown measures are grouped by reason."""
+    """A row for the page; measures without a value are grouped by reason."""
     measures = shown_measures(row)
     unknown: dict[str, list[str]] = {}
     for _, words, one in measures:
@@ -344,7 +344,7 @@ def print_calibration(console: Console, found: Calibration) -> None:
         _print_row(console, row)
         print_lines(console, advice.lines() if (advice := found.advice_on(row)) else ())
     worst, who = found.disagreements[:_WORST], found.who
-    if not any(row.corrected.n for row in found.rows):  # no label that counts, so nothing to agree on
+    if not any(row.corrected.n for row in found.rows):  # no usable label, so no agreement to measure
         return
     console.print()
     head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
@@ -418,7 +418,7 @@ def _tags(tags: list[CalibrationRow]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRow:
-    """A mean that people labelled answers of, its name, and what their labels make of it, in words."""
+    """A mean with labels, its name, and the correction in words."""
 
     name: str
     row: CalibrationRow

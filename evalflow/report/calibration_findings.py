@@ -1,4 +1,4 @@
-"""What a calibration shows: findings and warnings in plain words, and pictures."""
+"""Findings and warnings of a calibration in sentences, and its pictures."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _SIDE = 240
 
 
 def measured(name: str) -> str:
-    """How to read the values of a measure."""
+    """The range of a measure's values, for readers."""
     return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
 
 
 def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimated]]:
-    """Name, words and value of the measures to show: one kappa of two classes, one correlation of yes and no."""
+    """The measures to show (name, words, value): one kappa for two classes, one correlation for yes and no."""
     shown: list[tuple[str, str, Estimated]] = []
     for name, words in KEYS.items():
         one = row.agreement[name]
@@ -229,7 +229,10 @@ def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
 
 
 def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
-    """What the test shows, and no more: the judge is behind a person by less than the allowance."""
+    """The alternative annotator test in words.
+
+    It only shows that the judge is behind a person by less than the allowance.
+    """
     notes = test.method.partition(": ")[2]
     allowed = f"{percent(EPSILON).removesuffix(' %')} points"
     how = f"{f'with {notes}; ' if notes else ''}p-values adjusted by {ADJUSTMENTS['by']}"
@@ -257,7 +260,7 @@ def warnings_of(row: CalibrationRow) -> list[str]:
 
 
 def _is_told(row: CalibrationRow) -> bool:
-    """Whether a warning says that the labels are too few."""
+    """Whether a warning already says that there are too few labels."""
     return row.corrected.n < MIN_LABELS and row.tag is None and not row.unusable
 
 
@@ -428,7 +431,7 @@ def _matrix_picture(row: CalibrationRow) -> Picture | None:
 
 
 def _tied(classes: Classes) -> str:
-    """How answers on which people are tied count; empty if they are not."""
+    """How answers on which people are tied count; "" if there are none."""
     if not classes.tied:
         return ""
     count = "counts" if classes.tied == 1 else "count"

@@ -41,7 +41,7 @@ def most_informative(
     Ties are in input order. Members of a panel are ignored.
     """
     if scores.select(pl.len()).collect().item() <= most:
-        return None  # a cheap check first: every case has at least one score
+        return None  # cheap check first: every case has at least one score
     lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]
     ranked = (
         scores.filter(pl.col("member_of").is_null())
@@ -63,7 +63,7 @@ def most_informative(
 
 BLOCK = 100  # cases in one script block of details; the page finds a case by dividing
 MAX_BYTES = 200_000_000
-"""Details beyond this size are left out of the page, with a note, because browsers could not open it."""
+"""Maximum size of the details. The rest is left out with a note, because browsers could not open the page."""
 
 _STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
 _PREVIEW = 160
@@ -102,7 +102,7 @@ class ExplorerWriter:
         self.wanted = wanted
         self._room = max_bytes
         self._rows: list[AnsweredCase] = []
-        # Values are numbered from 0, in the order in which they are first looked up.
+        # Values are numbered from 0 in the order of first use.
         self._series, self._datasets, self._tags = (defaultdict[Any, int](count().__next__) for _ in range(3))
         self.cases = 0
         self.shown = 0
@@ -253,7 +253,7 @@ def print_score(console: Console, record: ScoreRecord) -> None:
 
 
 def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], run: str) -> None:
-    """Print steps that a judge wrote, as YAML to paste."""
+    """Print evaluation steps that a judge wrote, as YAML to paste."""
     lines = [f"  - {json.dumps(step, ensure_ascii=False)}" for step in entry["steps"]]
     head = f"{metric}: its steps, written by {entry['judge']} and kept in {run}/prepared.json. For the same steps in"
     console.print(literal(f"{head} later runs paste this into its YAML, or say metric.{metric}.steps_from={run}"))
@@ -261,7 +261,7 @@ def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], ru
 
 
 def _readable(value: Any) -> str | None:
-    """What an agent did or should do, step by step; any other value as it is."""
+    """A trajectory as text, step by step; any other value unchanged."""
     listed = value if is_list(value) else []
     if any(is_object(one) and _OF_CALLS.intersection(one) for one in listed):
         with suppress(ValueError):

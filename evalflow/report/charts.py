@@ -42,7 +42,7 @@ _THINNEST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart as safe markup, with its title and a sentence that says the result and what is left out."""
+    """A chart as safe markup, with a title and a sentence on its result and on what is left out."""
 
     title: str
     sentence: str
@@ -165,7 +165,7 @@ def confusions(details: Sequence[Detail], rows: Sequence[SummaryRow]) -> list[Pi
 def _drawable(
     details: Sequence[Detail], rows: Sequence[SummaryRow], read: Callable[[Detail], T | None]
 ) -> Iterator[tuple[Detail, str, T, Sequence[SummaryRow]]]:
-    """Each detail over all tags in which `read` finds something: it, its name, what was found, and its rows."""
+    """For each detail over all tags that `read` can use: the detail, its name, the result of `read`, and its rows."""
     known = [(detail, found) for detail in details if detail.get("tag") is None and (found := read(detail))]
     parts = varying(DetailSeries.of(detail) for detail, _ in known)
     for detail, found in known:
@@ -264,7 +264,7 @@ class _Spread:
 
 @dataclass(frozen=True, slots=True)
 class _Bin:
-    """The number of scores of a series in one bin of a distribution, by whether they pass."""
+    """The number of a series' scores in one bin of a histogram, by pass and fail."""
 
     metric: str
     dataset: str
@@ -276,7 +276,10 @@ class _Bin:
 
 
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
-    """A histogram per metric and judge (and dataset and target, if there are several); checks have no configuration."""
+    """A histogram per metric and judge (and dataset and target, if there are several).
+
+    Cases' checks are not in `metrics`.
+    """
     own = scores.filter(pl.col("member_of").is_null())
     overview = _overview(own)
     bins = _binned(own, overview)

@@ -1,4 +1,4 @@
-"""junit.xml: what a CI job shows of a run, with gates and thresholds as test cases."""
+"""junit.xml: a run for CI jobs, with gates and thresholds as test cases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SHOWN = (
 
 
 class _Verdict(NamedTuple):
-    """The child of a test case: failure, error or skipped with its message; None for a pass."""
+    """The child element of a test case: failure, error or skipped with its message; None for a pass."""
 
     kind: str | None
     message: str = ""
@@ -71,7 +71,7 @@ class _Decides:
 def write_junit(path: Path, run: Reported) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 
-    The properties of each suite say what heads the run, and name the judges and their agreement with human labels.
+    The properties of each suite have the run's headline, its judges, and their agreement with human labels.
 
     There are failures and errors only if the exit code of the run is not 0:
 
@@ -109,7 +109,7 @@ def write_junit(path: Path, run: Reported) -> None:
 
 @dataclass(slots=True)
 class _TestSuite:
-    """A suite with its test cases as text, which stand behind their totals in the file."""
+    """A suite whose test cases are kept as text, because the file has their totals first."""
 
     name: str
     body: TextIO
@@ -128,7 +128,7 @@ class _TestSuite:
 
 
 def _properties(run: Reported) -> str:
-    """Each judge, such as `embedded (...), uncalibrated`, what heads the run (`result`), and what labels do to it."""
+    """Each judge, such as `embedded (...), uncalibrated`, the run's headline (`result`), and corrections by labels."""
     rows = headline_rows(run.summary)
     told = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
     heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
@@ -192,7 +192,7 @@ def _of_cell(cell: Score, decides: _Decides) -> _Verdict:
 
 
 def _name(cell: Score) -> str:
-    """A name that is unique for each cell, with any number of targets, judges and repeats."""
+    """A unique name for each cell, for any number of targets, judges and repeats."""
     parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
     if cell["judge"]:
         parts.append(f"judge {cell['judge']}#{cell['repeat']}")

@@ -68,16 +68,16 @@ class Comparison:
     runs: Mapping[str, Manifest]
     rows: Sequence[ComparisonRow]
     adjust: str
-    margin: float | None  # the non-inferiority margin: how much worse is acceptable; None if not requested
+    margin: float | None  # the non-inferiority margin (the acceptable loss); None if not requested
     notes: Sequence[str]
     flips: Sequence[CaseChanges]
     questions: Mapping[tuple[str, str], str]  # the questions of the cases that are listed, by dataset and id
     paired: bool = True
-    adjusted_means: Sequence[AdjustedMean] = ()  # B's means that A's scores of more cases make narrower
+    adjusted_means: Sequence[AdjustedMean] = ()  # B's means whose intervals get narrower with A's scores of more cases
     # By metric, the statistics that were tested in a declared order.
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
     changed: Sequence[WhatChanged] = ()  # what differs between the runs of each pair
-    # By pair, how far the judges of the same answers agree with people.
+    # By pair, the agreement with people of both judges of the same answers.
     judge_changes: Mapping[tuple[str, str], Sequence[JudgeAgreementChange]] = field(
         default_factory=dict[tuple[str, str], Sequence[JudgeAgreementChange]]
     )
@@ -111,7 +111,7 @@ class Comparison:
 
     @cached_property
     def sentences(self) -> Mapping[tuple[str, str], ComparisonSentence]:
-        """What each pair of runs says."""
+        """The result of each pair of runs."""
         known = {one.pair: one for one in self.changed}
         return {
             pair: of_comparison(
@@ -128,19 +128,19 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """What the comparison says; of several pairs, how many differences are clear."""
+        """The comparison's result; with several pairs, how many differences are clear."""
         if self.several:
             return in_words(self.rows)
         return " ".join(str(one) for one in self.sentences.values())
 
     @property
     def changes(self) -> list[str]:
-        """What was changed between the two runs: a line for each thing, with the settings that differ."""
+        """What changed between the two runs: a line for each part, with the settings that differ."""
         return [line for one in self.changed[:1] for line in change_lines(one)]
 
     @cached_property
     def sides(self) -> tuple[str, str]:
-        """What the two runs are called: by their titles, else by those of their bots, if these differ; else A and B."""
+        """Names of the two runs: their titles, else their bots' titles, if these differ; else A and B."""
         a, b = self.runs
         bots = (manifest.bot_title for manifest in self.runs.values())
         for one, other in ((self.titles.get(a, ""), self.titles.get(b, "")), tuple(bots)):
@@ -200,7 +200,7 @@ def _about(manifest: Manifest) -> dict[str, object]:
 
 
 def print_comparison(console: Console, found: Comparison) -> None:
-    """Print what the comparison says, what was changed, the differences, what was left out, and the worst flips."""
+    """Print the result, the changes, the differences, what was left out, and the worst flips."""
     console.print(literal(found.sentence, style="bold"), soft_wrap=True)
     print_lines(console, (one.beside for one in found.sentences.values() if one.beside and not found.several))
     if not found.several:
@@ -229,7 +229,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
 
 
 def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
-    """The table's lines; several figures of a metric stand below its name."""
+    """The table's lines; several figures of a metric are listed below its name."""
     names = [(row.metric, row.tag) for row in rows]
     above = None
     for row, name in zip(rows, names, strict=True):
@@ -279,7 +279,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
 
 
 def flipped_in_words(changed: CaseChanges) -> str:
-    """How many of the listed cases flipped between pass and fail, and how many have another score only."""
+    """How many listed cases flipped between pass and fail, and how many only have another score."""
     if not changed.listed:
         return "no case flipped between pass and fail"
     cases = counted(changed.listed, "case")
@@ -291,7 +291,7 @@ def flipped_in_words(changed: CaseChanges) -> str:
 
 
 def by_labels_in_words(change: MetricChange) -> str:
-    """That a change is that of people's labels, and what the judge says; empty if it is the judge's."""
+    """Says that a change is by people's labels, with the judge's change; "" if it is by the judge."""
     return "" if change.judged is None else f" by labels (judge {signed(change.judged)})"
 
 
@@ -315,7 +315,7 @@ def became(change: MetricChange) -> str:
 
 
 def judge_change_lines(found: Comparison) -> Iterator[str]:
-    """How far the judges of the same answers agree with people: a line for each metric and measure."""
+    """The agreement with people of both judges of the same answers: a line for each metric and measure."""
     for pair, changes in found.judge_changes.items():
         for one in changes:
             about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"

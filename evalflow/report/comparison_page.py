@@ -1,4 +1,4 @@
-"""compare.html: a comparison as one page that opens with what it says."""
+"""compare.html: a comparison as one page that opens with its result."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
 
 
 def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]]:
-    """Each thing that differs, and each of its settings with the words that differ and those around them."""
+    """Each part that changed, and its settings, with the changed words in context."""
     found: list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]] = []
     for part in changed.parts:
         for one in part.values or [ChangedValue("", None, None)]:
@@ -95,7 +95,7 @@ def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretc
 
 
 _LISTED = 20
-"""Changed cases that the page lists, so that it prints on few pages; `compare --json` has more."""
+"""Maximum changed cases on the page, so that it prints on few sheets; `compare --json` has more."""
 _DETAILS = ("p", "Could detect", METHOD.name)
 """Columns that only the appendix has."""
 
@@ -159,7 +159,7 @@ def _differences_table(found: Comparison) -> PageTable:
 
 
 def _agreement_table(found: Comparison) -> PageTable:
-    """How far the judges of the same answers agree with people, before and after."""
+    """A table of the agreement with people of both judges of the same answers, before and after."""
     columns = [
         PageColumn("Metric"),
         PageColumn("Measure"),

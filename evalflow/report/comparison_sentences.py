@@ -1,4 +1,4 @@
-"""What a comparison says, in whole sentences: consoles, files and pages show them as they are."""
+"""The results of a comparison in whole sentences, which consoles, files and pages show unchanged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
 from evalflow.summary.verdicts import LEVEL, Verdict, excludes_zero, is_significant, of_difference
 
 SIDES = ("A", "B")
-"""What runs are called that have no titles, or the same ones."""
+"""Names of runs without titles, or with equal ones."""
 NOT_LABELLED = "Nobody has labelled these answers, so this does not show which judge is right."
 NOT_OF_THE_BOT = "This is about the test cases, not about the bot."
 ONE_RUN = (
     "A run's own value may differ from the one here in the third decimal, and `rank` may call a run the best where "
     "`compare` cannot tell: see “Two answers about one run” in statistics.md."
 )
-"""What a reader needs who sees both a run's summary, or a ranking, and a comparison."""
+"""Explains differences between a comparison and a run's summary, or a ranking."""
 CLEAR = f"A difference is clear if its adjusted p-value is below {LEVEL:g} and its interval excludes 0."
 _NOT_WORSE: Mapping[bool | None, str] = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
 _CLEAR: Sequence[Verdict] = ("better", "worse", "higher", "lower")
@@ -49,13 +49,13 @@ _MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSentence:
-    """What two runs compared say.
+    """The result of comparing two runs.
 
     Attributes:
-        row: The row that it is about, or None.
-        first: What that row says, such as `B is better: 8 points more answers pass exact (2 to 14).`
-        more: Other rows that say the opposite or cannot be attributed, and what is not known; may be empty.
-        beside: What the judge alone says, if the number is corrected by labels; else empty.
+        row: The leading row, or None.
+        first: The row's result, such as `B is better: 8 points more answers pass exact (2 to 14).`
+        more: Rows that contradict it or cannot be attributed, and what is unknown; may be empty.
+        beside: The judge's own number, if the result is corrected by labels; else empty.
     """
 
     row: ComparisonRow | None
@@ -81,10 +81,10 @@ def of_comparison(
     sides: tuple[str, str] = SIDES,
     named: Callable[[str], str] = str,
 ) -> ComparisonSentence:
-    """Whether B is better, or how its judge differs, by the leading row; and where other rows say the opposite.
+    """Whether B is better, or how its judge differs, by the leading row; and which rows contradict it.
 
-    `gated` are the metrics with a gate, `family` is the number of p-values adjusted together, `sides` are what the runs
-    are called, and `named` gives the titles of metrics.
+    `gated` are the metrics with a gate, `family` is the number of p-values adjusted together, `sides` are the names of
+    the runs, and `named` gives the titles of metrics.
     """
     if not rows:
         return ComparisonSentence(None, "The runs have no scored case in common.")
@@ -119,9 +119,9 @@ def of_comparison(
 
 
 def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
-    """Whose difference it is, as a run's sentence says it; empty if labels correct it, and where nothing judges.
+    """Says that the difference is by the judge or metrics alone; "" if labels correct it or nothing judges.
 
-    Labels correct no whole cases, so theirs is that of the judges or metrics.
+    Labels never correct the figure of whole cases.
     """
     if row.judged is not None:
         return ""
@@ -135,7 +135,7 @@ def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
 
 
 def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:
-    """The metrics that show no clear difference by people's labels, although whole cases do by the judge alone."""
+    """The metrics without a clear difference by people's labels, if whole cases have one by the judge alone."""
     if row.metric != CASES or row.verdict == "cannot_tell":
         return ()
     return [one for one in rows if one.judged is not None and one.tag is None and one.verdict == "cannot_tell"]
@@ -148,7 +148,7 @@ def _exceptions(
     by_people: Sequence[ComparisonRow],
     named: Callable[[str], str],
 ) -> str:
-    """What the rows say that do not agree with the first one."""
+    """The rows that contradict the first one, in a sentence."""
     said = [
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
@@ -159,7 +159,7 @@ def _exceptions(
 
 
 def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) -> str:
-    """What the rows say that only the answers affect, or empty."""
+    """The result of the rows that only the answers affect, or ""."""
     own = [one for one in rows if one.attribution == "answers"]
     told = [
         _are([_named(one, named) for one in own if one.verdict == verdict], verdict)
@@ -185,7 +185,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _why_unclear(row: ComparisonRow, family: int) -> str:
-    """Why a difference is not clear whose interval excludes 0; empty if the interval says it."""
+    """Why a difference is not clear although its interval excludes 0; "" if the interval includes 0."""
     if excludes_zero(row.found) and row.found.p_value is not None:
         adjusted = f" after adjusting for {counted(family, 'comparison')}"
         return adjusted if is_significant(row.found.p_value) else " by the test"
@@ -193,11 +193,10 @@ def _why_unclear(row: ComparisonRow, family: int) -> str:
 
 
 def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> ComparisonRow:
-    """The row that says whether a run is better.
+    """The row that decides whether a run is better.
 
-    Rows of all cases come first, then what can be attributed, the cases that pass everything, a metric with a gate, one
-    with pass and fail, one with a judge, and that with more answers. Of a metric's rows the one that labels correct
-    comes first, then what passes.
+    Preferred, in this order: rows over all cases, attributable rows, whole cases, metrics with a gate, with pass and
+    fail, with a judge, with more answers. Among a metric's rows: corrected by labels, then pass rates.
     """
     passing = {row.metric for row in rows if "pass_rate" in (row.statistic, *row.also)}
 
@@ -212,7 +211,7 @@ def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> Compar
 def _of_judges(
     row: ComparisonRow, changed: WhatChanged, judges: Sequence[JudgeAgreementChange], named: Callable[[str], str]
 ) -> tuple[str, str]:
-    """What another judge says of the same answers, and what is not known of it."""
+    """The change by another judge of the same answers, and what is unknown about it."""
     parts = changed.judged(row.metric, row.statistic) or changed.judged(CASES)
     what = " and ".join(_CHANGES[kind] for kind in dict.fromkeys(part.kind for part in parts) if kind in _CHANGES)
     clear = "" if row.verdict != "cannot_tell" else "no clear change in its scores, "
@@ -247,7 +246,7 @@ def agreement_verdict(change: AgreementChange) -> str:
 
 
 def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
-    """What differs besides the bot, such as `the answers and the judge`."""
+    """Everything that differs, such as `the answers and the judge`."""
     own: list[ChangedPart] = [*changed.judged(row.metric, row.statistic)]
     own += [part for part in changed.parts if part.kind == "cases"]
     nouns = dict.fromkeys(_NOUNS[part.kind] for part in own)
@@ -256,7 +255,7 @@ def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
 
 
 def change_lines(changed: WhatChanged) -> list[str]:
-    """What differs between two runs: a line for each thing, with its settings; texts are only named."""
+    """What differs between two runs: a line for each part, with its settings; long texts are only named."""
     lines: list[str] = []
     for part in changed.parts:
         values = [f"{one.name} {_change_of(one)}" for one in part.values]
@@ -269,7 +268,7 @@ def change_lines(changed: WhatChanged) -> list[str]:
 
 
 def _change_of(value: ChangedValue) -> str:
-    """A short value before and after; of long texts, the words that differ."""
+    """A value before and after; for long texts only the words that differ."""
     ends = value.before, value.after
     if None in ends or all(len(end or "") <= _VALUE for end in ends):
         return " → ".join("none" if end is None else cut(plain_line(end), _VALUE) for end in ends)
@@ -280,14 +279,14 @@ def _change_of(value: ChangedValue) -> str:
 
 
 def gated_metrics(manifest: Manifest) -> set[str]:
-    """The metrics of a run that have a gate of their own."""
+    """The metrics of a run that have their own gate."""
     gates: Mapping[str, object] = manifest.config.get("gate") or {}
     own = {name for name in manifest.metrics if manifest.metric_config(name).get("gate")}
     return own | {name for about in gates if (name := about.split("@")[0]) in {*manifest.metrics, CASES}}
 
 
 def in_words(rows: Sequence[ComparisonRow]) -> str:
-    """How many of the differences of several pairs are clear, and how many of these no labels correct."""
+    """How many differences are clear, over several pairs, and how many of these are not corrected by labels."""
     clear = [row for row in rows if row.verdict != "cannot_tell"]
     if not clear:
         return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
@@ -308,7 +307,7 @@ def verdict_in_words(verdict: Verdict) -> str:
 
 
 def not_worse_in_words(row: ComparisonRow, margin: float) -> tuple[str, str]:
-    """Whether B is not worse than A by more than the margin; by how much, and how many cases would decide it."""
+    """Whether B is not worse than A by more than the margin, and how many cases would decide."""
     needed = row.cases_to_decide(margin)
     more = f"about {needed:,} cases would decide at the same difference" if needed else ""
     parts = (f"by more than {margin:g}", more, unseen_in_words(row.unseen_share(margin), row.found.clusters))
@@ -320,7 +319,7 @@ def change_in_words(
 ) -> str:
     """The difference of a row with its interval, such as `8 points more answers pass exact (2 to 14)`.
 
-    With `alone` the judge's own difference. `than` follows the comparative, such as ` than before`.
+    With `alone` the judge's uncorrected difference. `than` is appended to the comparative, such as ` than before`.
     """
     found = row.judged if alone and row.judged is not None else row.found
     name = _named(row, named)

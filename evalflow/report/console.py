@@ -1,4 +1,4 @@
-"""A run on a terminal: its progress, and its results, readable at 80 columns and without colour."""
+"""A run on a terminal: progress and results, readable at 80 columns and without colour."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def print_summary(
     directions: Mapping[str, str],
     gates: Sequence[GateOutcome] = (),
 ) -> None:
-    """Print the judges, the head and the table of a run: a line per metric, or per figure if it has figures."""
+    """Print the judges, the headline and the table of a run: a line per metric, or per figure if it has figures."""
     print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
     rows = headline_rows(summary)
     heads = of_run(rows, {gate["of_metric"] for gate in gates})
@@ -82,18 +82,18 @@ def print_worst(console: Console, worst: Sequence[WorstCase]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """One of a run's worst cases, by its worst metric; where people labelled the answer, `score` is theirs."""
+    """One of a run's worst cases, by its worst metric. If people labelled the answer, `score` is theirs."""
 
     dataset: str
     case_id: str
     metric: str
     score: float
     reason: str | None
-    judged: float | None  # what the judge gave, where the score is people's
+    judged: float | None  # the judge's score, if `score` is people's
 
     @property
     def by_labels(self) -> str:
-        """That people gave the score, and what the judge says; empty if it is the judge's."""
+        """Says that people gave the score, with the judge's score; "" if the judge gave it."""
         return "" if self.judged is None else f" by labels (judge {number(self.judged, 2)})"
 
 
@@ -102,8 +102,8 @@ def worst_cases(
 ) -> list[WorstCase]:
     """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
 
-    What fails comes first, then what is worst among the scores of its metric. `people` are those of a `Calibration`:
-    their label of an answer counts, not the judge's score.
+    Failed cells come first, then those worst within their metric. `people` are those of a `Calibration`: their label
+    of an answer replaces the judge's score.
     """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     cells = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
@@ -154,7 +154,7 @@ def print_gates(console: Console, gates: Sequence[GateOutcome]) -> None:
 
 
 def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[str]) -> None:
-    """Print summary rows, each named by its metric and by those of `parts` in which the rows differ."""
+    """Print summary rows, named by metric and by those of `parts` that differ between rows."""
     lines: list[Sequence[str | Text]] = []
     above = None
     for row in rows:

@@ -65,7 +65,7 @@ def print_details(console: Console, details: Details, manifest: Manifest) -> Non
 
 
 def exclusion_findings(details: Details) -> list[str]:
-    """For each figure over all cases that excluded results are part of: who excluded them, why, and it without them."""
+    """For each figure over all cases with excluded results: who excluded them, why, and the figure without them."""
     found = [detail for detail in details if "excluded" in detail and detail["tag"] is None]
     parts, with_figures = (
         varying(map(DetailSeries.of, found)),
@@ -88,7 +88,7 @@ def excluded_by(excluded: Detail) -> str:
 
 
 def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
-    """What was excluded, and the figure (or the pass rate, if `passing`) without it, with its interval and number."""
+    """What was excluded, and the figure without it (with `passing` the pass rate), with interval and count."""
     names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passing else ("value", "ci_low", "ci_high")
     value, low, high = (excluded[name] for name in names)
     if value is None:
@@ -98,7 +98,7 @@ def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
 
 
 def noise_findings(details: Details) -> list[Findings]:
-    """For each metric whose cases were repeated: where its noise comes from, and a line for each tag."""
+    """For each metric with repeats: the sources of its noise, and a line for each tag."""
     repeated = [detail for detail in details if "noise" in detail]
     parts = varying(map(DetailSeries.of, repeated))
     findings: list[Findings] = []
@@ -143,7 +143,7 @@ def _noise(noise: Detail) -> Iterator[str]:
 
 
 def _noise_by_tag(details: Details) -> Iterator[str]:
-    """A line for each of the tags with the most cases; summary.json has all."""
+    """A line for each tag, most cases first; only some are shown, summary.json has all."""
     for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS_SHOWN]:
         noise = detail["noise"]
         sources = "too few cases" if noise["std_error"] is None else _sources(noise)
@@ -230,7 +230,7 @@ def _scores_of(one: Detail) -> str:
 
 
 def _cascade(members: Details) -> Iterator[str]:
-    """How many scores were escalated to the next member, and what the others saved."""
+    """How many scores were escalated to the next member, and what not escalating the others saved."""
     first, *others = members
     if not others:
         yield f"nothing was escalated: {first['judge']} was sure enough of all {first['n']:,}"

@@ -1,4 +1,4 @@
-"""What gates say: their outcomes in words, the sentence of each, and what heads all gates of a run."""
+"""The outcomes of gates in words: a sentence for each, and the headline of all gates of a run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _VERBS: Mapping[bool | None, str] = {True: "passes", False: "fails", None: "is u
 
 @dataclass(frozen=True, slots=True)
 class AboutGates:
-    """What the gates of a run rest on besides its numbers.
+    """Facts about a run that the sentences of its gates mention.
 
     Attributes:
-        excluded: Details of the summary with the results that people took out.
-        of_baseline: What to know of the baseline, such as that it ended early.
+        excluded: Details of the summary about excluded results.
+        of_baseline: A remark on the baseline, such as that it ended early.
         run: The run's folder.
-        followed: The runs that people labelled equal answers of, each with dataset, metric and run.
+        followed: Other runs whose labels of equal answers are used, each with dataset, metric and run.
     """
 
     excluded: Sequence[Detail]
@@ -42,14 +42,14 @@ class AboutGates:
 
 @dataclass(frozen=True, slots=True)
 class GateSentence:
-    """What a gate says of one dataset, target and judge.
+    """A gate's outcome for one dataset, target and judge, in words.
 
     Attributes:
-        basis: What its value rests on: scores, labels, looks, excluded results, a rough interval; may be empty.
-        of: Its dataset, target and judge; of a gate on a tag the metric too.
+        basis: What its value is based on: scores, labels, looks, excluded results, a rough interval; may be empty.
+        of: Its dataset, target and judge; for a gate on a tag, the metric, too.
         note: Why it is undecided, and what would decide it; may be empty.
-        message: All of it, with the value and its interval.
-        in_spite: The part of basis and message on labels that correct nothing; may be empty (`gates_once`).
+        message: The whole message, with the value and its interval.
+        in_spite: The part of basis and message about labels that correct nothing; may be empty (`gates_once`).
     """
 
     basis: str
@@ -63,7 +63,7 @@ class GateSentence:
 
 
 def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
-    """What a gate says by one row."""
+    """The sentence of a gate for one row."""
     # A gate on a tag is about several metrics.
     names = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
     of = " · ".join(name for name in names if name)
@@ -81,13 +81,13 @@ def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
 
 
 def without_value(gate: Gate, why: str) -> GateSentence:
-    """What a gate without a row says; `why` is what keeps it from the baseline."""
+    """The sentence of a gate without a row; `why` says why there is no baseline."""
     note = _missing(gate, why)
     return GateSentence("", "", note, f"{gate}: {note}")
 
 
 def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] = lambda gate: str(gate["name"])) -> str:
-    """Which gates failed or are undecided, or that all passed; empty without gates. `named` gives a gate's name."""
+    """Which gates failed or are undecided, or that all passed; "" without gates. `named` gives a gate's name."""
     if not gates:
         return ""
     is_one = len(gates) == 1
@@ -101,7 +101,7 @@ def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] =
 
 
 def gates_once(gates: Iterable[GateOutcome]) -> Iterator[GateOutcome]:
-    """The gates of a list, without the reasons why labels correct nothing that an earlier one gives."""
+    """The gates, without repeated reasons why labels correct nothing."""
     known: set[str] = set()
     for gate in gates:
         why = gate["in_spite"]
@@ -114,7 +114,7 @@ def gates_once(gates: Iterable[GateOutcome]) -> Iterator[GateOutcome]:
 
 
 def beside_value(gate: GateOutcome) -> str:
-    """What a gate says beside its name and value; may be empty."""
+    """A gate's remarks beside its name and value; may be empty."""
     return _together(gate["basis"], gate["note"])
 
 
@@ -149,7 +149,7 @@ def _people(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
 
 
 def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
-    """The labels that correct nothing, and why."""
+    """A remark that labels correct nothing, and why."""
     if row.labelled is None or row.judged is not None:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
@@ -171,7 +171,7 @@ def _missing(gate: Gate, why: str) -> str:
 
 
 def _basis(row: GateRow) -> str:
-    """The number of scores that the value is based on, and of all; empty if no score is omitted."""
+    """The number of scores that the value is based on, and of all; "" if none is omitted."""
     if not row.n:
         return ""
     left = ", ".join(f"{count:,} {state}" for state, count in _states(row).items() if count)
@@ -188,7 +188,7 @@ def _states(row: GateRow) -> Mapping[str, int]:
 
 
 def _excluded(gate: Gate, row: GateRow, details: Sequence[Detail]) -> str:
-    """The excluded results that a gate's value counts, and the value without them."""
+    """The excluded results included in a gate's value, and the value without them."""
     statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
     key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
     own = [one for one in details if all(one[name] == value for name, value in key.items())]

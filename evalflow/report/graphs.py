@@ -1,4 +1,4 @@
-"""A decision graph as text: the ways from each node, in the order of the file."""
+"""A decision graph as text: the branches of each node, in the order of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalflow.metrics.graph_nodes import GraphMetricConfig, GraphNode
 
 
 def drawing_of(definition: Mapping[str, object]) -> list[str]:
-    """The lines of a metric's graph; empty for another kind, and for a graph with a mistake: `check` says which."""
+    """The lines of a metric's graph; empty for another kind, and for an invalid graph (`check` reports the mistake)."""
     if definition.get("kind") != "graph":
         return []
     try:
@@ -21,12 +21,14 @@ def drawing_of(definition: Mapping[str, object]) -> list[str]:
 
 
 def graph_lines(config: GraphMetricConfig) -> list[str]:
-    """The lines of a graph from its start. A node to which several ways lead is drawn once, where it is met first."""
+    """The lines of a graph from its start. A node reached from several nodes is only drawn at its first place."""
     start = config.nodes.get(config.start)
     if start is None:
         return []
     lines, drawn = [f"{config.start}  {_act(start)}"], {config.start}
-    open_ = [("", _ways(start))]  # indents, and the ways that are still to be drawn below them; a graph may be deep
+    open_ = [
+        ("", _ways(start))
+    ]  # indents, and the branches still to be drawn below them; not recursive, since a graph may be deep
     while open_:
         indent, ways = open_[-1]
         if not ways:

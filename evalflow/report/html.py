@@ -43,7 +43,7 @@ _SCRIPTS = ("print.js", "data.js", "filter.js", "list.js", "steps.js", "detail.j
 
 _WORST = [PageColumn("Case"), PageColumn("Metric"), PageColumn("Score", "num"), PageColumn("Reason")]
 _PRINTED, _LONGEST = 20, 200
-"""How many cases are printed, and how many characters of a reason."""
+"""Maximum cases to print, and characters of a reason."""
 
 
 def report_policy() -> str:
@@ -103,7 +103,7 @@ def _worst_cells(case: WorstCase) -> list[str]:
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
-    """Data for script elements, inserted unescaped; all of it is from `script_json`, so it cannot end an element."""
+    """Data for script elements, inserted unescaped. It all comes from `script_json`, so it cannot end an element."""
     metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
     legend = explorer.legend()
     legend["series"] = [with_title(series, run.manifest.titles) for series in legend["series"]]
@@ -115,7 +115,7 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
 
 
 def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
-    """Label and text of the details over all tags that no picture shows."""
+    """Label and text of the details over all tags that have no picture."""
     notes: list[tuple[str, str]] = []
     parts = varying(map(DetailSeries.of, details))
     for detail in details:
@@ -127,7 +127,7 @@ def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
 
 
 def _listed(file: TextIO) -> Iterator[str]:
-    """The lines with commas between them, many at a time: the template takes some ten calls for each that it gets."""
+    """The lines joined by commas, in chunks: the template makes about ten calls for each chunk."""
     file.seek(0)
     comma = ""
     while lines := ",".join(islice(file, BLOCK)):
@@ -144,9 +144,9 @@ def _blocks(file: TextIO) -> Iterator[str]:
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
 
-    With a metric that classifies cases, also miscategorised.csv. Only cases.jsonl has the cases that were not asked
-    because all gates were decided. Each file is replaced once the new one is complete, so `run.cases` may be read from
-    the folder's own cases.jsonl. UserError, and unchanged files, if the cases are not those that were scored.
+    With a metric that classifies cases, also miscategorised.csv. Cases that were not asked because all gates were
+    decided are only in cases.jsonl. Each file is replaced once the new one is complete, so `run.cases` may be read
+    from the folder's own cases.jsonl. UserError if the cases are not those that were scored; files are then unchanged.
     """
     with ExitStack() as stack:
         table = stack.enter_context(replacing(folder / "results.csv", newline=""))

@@ -1,4 +1,4 @@
-"""What labels say of a panel or a cascade: sentences, keys to paste, tables and pictures."""
+"""Advice on a panel or a cascade from labels: sentences, keys to paste, tables and pictures."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class MemberAdvice:
-    """Advice on a judge's members for one metric and target; `found` is None if labels do not suffice, and `why`.
+    """Advice on a judge's members for one metric and target.
 
-    `keys` has the member's key in the judge's YAML by its name; `place` is where the judge's keys stand, such as
-    `judge`.
+    If labels do not suffice, `found` is None and `why` says why. `keys` maps a member's name to its key in the judge's
+    YAML; `place` is the key path of the judge, such as `judge`.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class MemberAdvice:
 
 
 def too_few(n: int) -> str:
-    """Why so many labels give no advice."""
+    """Says that n labels are too few for advice."""
     return f"{counted(n, 'labelled answer')} that its members scored, and it takes {MIN_LABELS}, in two groups or more"
 
 

@@ -1,4 +1,4 @@
-"""The numbers of runs as rows of a page's table: the number that holds, its interval, the pass rate and the counts."""
+"""The numbers of runs as rows of a page's table: the value, its interval, the pass rate and the counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ACROSS = 5  # metrics side by side
 
 @dataclass(frozen=True, slots=True)
 class TagTables:
-    """The numbers of tags: how many tags there are, in words, and the tables, each of some of the metrics."""
+    """The numbers of tags: how many tags there are, in words, and tables of some of the metrics each."""
 
     n: str
     tables: Sequence[PageTable]
@@ -48,7 +48,7 @@ def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
 
 
 def numbers_table(rows: Sequence[SummaryRow], directions: Mapping[str, str]) -> PageTable:
-    """The numbers of a run: a row for each metric and figure over all classes, those of whole cases first."""
+    """The numbers of a run: a row for each metric and figure over all classes, whole cases first."""
     parts = varying(rows)
     shown = [row for row in rows if "[" not in row.statistic]
     cells: list[Sequence[Cell]] = []
@@ -96,7 +96,7 @@ def headline_of_each_tag(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
 
 
 def number_cells(row: SummaryRow) -> list[Cell]:
-    """The cells of NUMBERS for a row of the summary; below a number that labels correct is the judge's."""
+    """The cells of NUMBERS for a row of the summary. Below a number corrected by labels stands the judge's."""
     alone, who = judge_alone(row), who_scored(row.judge)
     by = f"by {counted(row.n_labels, 'label')}" if row.n_labels else ""
     value, rate = [number(row.value)], [percent(row.pass_rate)]
@@ -122,7 +122,7 @@ def judge_cell(judge: str | None, about: JudgeFacts | None, metric: MetricFacts 
 
 
 def judge_kind(about: JudgeFacts) -> str:
-    """What a judge is: LLM, panel, cascade, or else that it is not an LLM."""
+    """The kind of judge: LLM, panel, cascade, or "not an LLM"."""
     if about.kind:
         return f"{about.kind} of {counted(len(about.members), 'judge')}"
     return "LLM" if about.nature.startswith("LLM ") else "not an LLM"

@@ -1,4 +1,4 @@
-"""What all reports share: the header with the facts of a run and its judges, and the writing of HTML pages."""
+"""Shared parts of reports: the header with facts of a run and its judges, and the writing of HTML pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Fact = tuple[str, str]
 JUDGE = "judge: "
-"""What the line of a judge begins with."""
+"""The beginning of a judge's line."""
 SELF_JUDGED = "the model that it judges, and models tend to prefer their own answers"
 _NAMED = 4
 _MINUTE = 60
@@ -136,7 +136,7 @@ def judge_lines(manifest: Manifest) -> list[str]:
 
 
 def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
-    """What a judge sees of changed answers: `sees addition`, `is blind to number, negation`."""
+    """How a judge reacts to changed answers: `sees addition`, `is blind to number, negation`."""
     return [
         f"{words} {', '.join(findings[finding]).replace('_', ' ')}"
         for finding, words in _SEEN.items()
@@ -151,7 +151,7 @@ def _proved(proof: Mapping[str, Any]) -> list[str]:
 
 
 def sample_lines(manifest: Manifest) -> list[str]:
-    """What every mean of the run rests on, if not on all cases in a fixed number, and notes: a line for each."""
+    """Notes on the run's sample, a line each: cases not asked, looks, resumption and replies of earlier runs."""
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
     drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
@@ -196,9 +196,9 @@ def ending_words(ended: str) -> str:
 
 
 def answer_lines(manifest: Manifest, folder: str = "") -> list[str]:
-    """A line for each fault of answers: those cut off, those withheld, and those without the part that is scored.
+    """A line for each fault of answers: cut off, withheld, or without the scored part.
 
-    `folder` is that of the run, if it may not be the latest.
+    `folder` is the run's, if it may not be the latest run.
     """
     target: Mapping[str, Any] = manifest.config.get("target") or {}
     extract: Mapping[str, Any] = target.get("extract") or {}
@@ -253,7 +253,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
-    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown."""
+    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown."""
     if _agrees(certificate):
         return f"calibrated for {metric}: {_result(certificate)}"
     labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
@@ -261,7 +261,7 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
 
 
 def _calibrations(metrics: Mapping[str, MetricFacts], run: str) -> Iterator[str]:
-    """The judge's agreement with people for each metric, if any has a certificate; of which run, if not of `run`."""
+    """The judge's agreement with people for each metric with a certificate; names the run if it is not `run`."""
     certificates = {name: facts.certificate for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
@@ -302,7 +302,7 @@ def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
 
 
 class PageColumn(NamedTuple):
-    """The heading of a column, the class of its cells (empty for text), and what the heading explains if pointed at."""
+    """The heading of a column, the class of its cells (empty for text), and the heading's tooltip."""
 
     name: str
     style: str = ""
@@ -310,7 +310,7 @@ class PageColumn(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A value with its interval, and perhaps a limit, drawn as a bar with the interval below."""
+    """A value with its interval, and optionally a limit, drawn as a bar with the interval below."""
 
     value: float | None
     low: float | None
@@ -332,7 +332,7 @@ class PageTable:
 
 
 def terminal_table(found: PageTable, without: str = "") -> Table:
-    """The table for a terminal, without the smaller texts of its cells, and without the column of a name."""
+    """The table for a terminal, without the small texts in cells, and without the column named `without`."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown = [place for place, column in enumerate(found.columns) if column.name != without]
     for column in (found.columns[place] for place in shown):
@@ -357,10 +357,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class PageHead:
-    """What stands at the top of a page: its kind, title and subtitle, the judges, and what the means rest on.
+    """The head of a page: kind, title and subtitle, judges, and notes on the sample.
 
-    `said` are the sentences that it opens with, each with what else belongs to it. `facts` are in the appendix; `wide`
-    lays them out in one column.
+    `said` are the opening sentences, each with its details. `facts` are in the appendix; `wide` lays them out in one
+    column.
     """
 
     kicker: str
@@ -374,7 +374,7 @@ class PageHead:
 
     @property
     def note(self) -> list[str]:
-        """What is said over each table again: the judge if there is only one, and what the means rest on."""
+        """The text repeated over each table: the judge, if there is only one, and notes on the sample."""
         judges = [line for line in self.judges if line.startswith(JUDGE)]
         return [*(judges if len(judges) == 1 else ()), *self.samples]
 

@@ -32,7 +32,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A design that reaches a goal; `name` is the metric, or the assumed values, that it is for."""
+    """A design that reaches a goal. `name` is the metric, or the assumed values."""
 
     name: str
     goal: Goal
@@ -42,7 +42,7 @@ class PlanRow:
     judgements: int
     # Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
     least_cases: int | None
-    detectable: float | None  # the smallest true difference that two such runs detect; None for too few cases
+    detectable: float | None  # smallest true difference that two such runs detect; None with too few cases
     width: float | None  # width of the 95 % interval of one such run; None if nothing is known of a single run
     cost_usd: float | None  # cost of one such run; None if a price is unknown
 
@@ -64,7 +64,7 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
-    """What the pilot's conversations with simulated users took, on average, both sides together; None if unknown."""
+    """Average effort of the pilot's conversations with simulated users, both sides together; None if unknown."""
 
     count: int
     turns: float  # answers of the target
@@ -88,7 +88,7 @@ class PilotCosts:
 
     answer: float | None = None
     judgement: float | None = None
-    conversations: Conversations | None = None  # None: nobody was simulated
+    conversations: Conversations | None = None  # None without simulated users
 
     def of_run(self, cases: int, answers: int, judgements: int) -> float | None:
         if self.answer is None or self.judgement is None:

@@ -1,4 +1,4 @@
-"""What a metric sees, on a terminal and as a page."""
+"""The sensitivity of a metric (`Proof`), on a terminal and as a page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that mu
 
 
 def title(proof: Proof) -> str:
-    """Such as `What faithfulness sees · gpt-4.1 · rag`."""
+    """A title such as `What faithfulness sees · gpt-4.1 · rag`."""
     return joined(f"What {proof.metric} sees", proof.judge, proof.dataset)
 
 
@@ -49,7 +49,7 @@ def share(rate: Estimated | None) -> str:
 
 
 def proof_tables(manifest: Manifest) -> list[tuple[str, PageTable]]:
-    """A title and a table for each metric of the run whose judge was proved as it is now: what the judge sees."""
+    """For each metric of the run whose judge was proved in its present form: a title and a table of its reactions."""
     tables: list[tuple[str, PageTable]] = []
     for metric, about in manifest.metrics.items():
         rows: list[Sequence[str]] = []
@@ -66,7 +66,7 @@ def proof_tables(manifest: Manifest) -> list[tuple[str, PageTable]]:
 
 
 def people_lines(proof: Proof) -> list[str]:
-    """How far its scores of the fixture are from people's, in sentences."""
+    """Sentences on how far the scores of the fixture are from people's."""
     people = proof.people
     if people is None:
         return []
@@ -86,17 +86,17 @@ def people_lines(proof: Proof) -> list[str]:
 
 
 def agreement(proof: Proof) -> Mapping[str, Estimated]:
-    """The share of cases with people's score, of all and by tag."""
+    """The share of cases with people's score, over all and by tag."""
     return {"all cases": proof.people.same, **proof.people.tags} if proof.people else {}
 
 
 def score_of(value: float | None) -> str:
-    """A score, or that there is nothing to score."""
+    """A score as text, or "nothing to score"."""
     return "undefined" if value is None else number(value)
 
 
 def lines_of(proof: Proof) -> list[str]:
-    """What the tables of changes are about, in sentences."""
+    """Sentences that introduce the tables of changes."""
     found = [f"It {one}." for one in seen(proof.findings())]
     if proof.accepted is not None:
         found.append(

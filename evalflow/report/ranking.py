@@ -49,7 +49,7 @@ _SUSPECTS, _CASES = 10, 50
 
 @dataclass(frozen=True, slots=True)
 class RankingPage:
-    """The rankings of several runs, for people: `runs` are manifests by name; items and short set if asked for."""
+    """The rankings of several runs for display. `runs` are manifests by name; items and short set only if requested."""
 
     runs: Mapping[str, Manifest]
     rankings: Sequence[Ranking]
@@ -77,7 +77,7 @@ class RankingPage:
 
 
 def title(ranking: Ranking) -> str:
-    """What is ranked by what, such as `faithfulness · mean · rag`."""
+    """The title of a ranking, such as `faithfulness · mean · rag`."""
     lower = "" if ranking.higher_is_better else "lower is better"
     return joined(ranking.metric, _BY[ranking.by], ranking.dataset, ranking.judge, lower)
 
@@ -111,7 +111,7 @@ def print_rankings(console: Console, found: RankingPage) -> None:
 
 
 def short_title(short: ShortSet) -> str:
-    """What the short set is of."""
+    """The size of the short set, in words."""
     return joined(f"short set of {len(short.ids):,} of {counted(short.of, 'case')}", short.metric, short.dataset)
 
 
@@ -239,7 +239,7 @@ def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:
 
 
 def _picture(ranking: Ranking) -> Picture:
-    """The ranks as points on their intervals, the best on top."""
+    """The ranks as points on their intervals, best first."""
     sentence = "Each dot is a run's rank, with the interval of its rank; all of them hold together in 95 % of such "
     sentence += f"rankings. {' '.join(of_ranking(ranking))}"
     points = [

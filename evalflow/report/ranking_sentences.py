@@ -1,4 +1,4 @@
-"""What rankings say, in whole sentences: of runs, of their cases, leaderboards of sweeps, and judges to choose from."""
+"""Rankings in whole sentences: of runs, of their cases, leaderboards of sweeps, and judges to choose from."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_choice(verdict: Standing) -> str:
 
 
 def of_board(board: Leaderboard, named: Named = str) -> str:
-    """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
+    """Which run leads a leaderboard, and how many may be as good; "" if none can be compared."""
     rows = [row for row in board.leaderboard if row.verdict != "not_comparable"]
     if len(rows) < 2:
         return ""
@@ -79,7 +79,7 @@ def _runs(n: int, of: int | None = None) -> str:
 
 
 def labels_of_ranking(n: int, uncorrected: str, judge: str | None) -> str:
-    """Whether people's labels of `n` cases correct a ranking or leaderboard; empty without labels."""
+    """Whether people's labels of `n` cases correct a ranking or leaderboard; "" without labels."""
     labels = f"people's labels of {counted(n, 'case')}"
     if uncorrected:
         return f"by the {who_scored(judge)} alone: {labels} correct nothing ({uncorrected})"
@@ -87,7 +87,7 @@ def labels_of_ranking(n: int, uncorrected: str, judge: str | None) -> str:
 
 
 def of_ranking(ranking: Ranking) -> Iterator[str]:
-    """Who is among the first, with a confidence of 95 % for all sentences together."""
+    """Sentences on the leading runs, with a joint confidence of 95 %."""
     found = ranking.leaders
     if not found.may_lead:
         yield f"No run can be told from another: each may have any rank from 1 to {len(ranking.rows)}."
@@ -98,7 +98,7 @@ def of_ranking(ranking: Ranking) -> Iterator[str]:
 
 
 def notes_of(ranking: Ranking) -> Iterator[str]:
-    """What strengths rest on; nothing if values are ranked."""
+    """The comparisons behind strengths; empty if values are ranked."""
     if (found := ranking.comparisons) is not None:
         yield f"{found.n:,} comparisons, {found.ties:,} of them ties"
         if found.position is not None:
@@ -118,7 +118,7 @@ def _position(found: PositionEffect) -> str:
 
 
 def of_items(table: ItemTable) -> Iterator[str]:
-    """What the cases say about the runs, and how much of it could be chance."""
+    """What the cases show about the runs, and how much could be chance."""
     counts, cases = table.counts, table.rows.height
     same = [f"{counts[kind]:,} {words}" for kind, words in _SAME.items() if kind in counts]
     apart = cases - sum(counts.get(kind, 0) for kind in _SAME)
@@ -136,7 +136,7 @@ def of_items(table: ItemTable) -> Iterator[str]:
 
 
 def of_short_set(short: ShortSet) -> str:
-    """What a short set of cases loses."""
+    """The loss by a short set of cases, in a sentence."""
     found, n = short.loss, len(short.ids)
     if found is None:
         return f"What it loses is not known: that takes {FEWEST_TO_MEASURE} runs or more, and these are {short.runs}."

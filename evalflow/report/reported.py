@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """A finished run, as reports use it: what scores.parquet, summary.parquet and summary.json have, and its cases.
+    """A finished run for reports: the contents of scores.parquet, summary.parquet and summary.json, and its cases.
 
-    `gates` are as in `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
+    `gates` are as in `decide`; `categorising` names the metrics that classify cases; `cases` is iterated only once.
     """
 
     scores: pl.LazyFrame
@@ -38,7 +38,7 @@ class Reported:
 
 
 def with_titles(run: Reported) -> Reported:
-    """The run for people: with the titles of metrics in place of their names."""
+    """The run for display: metrics have their titles instead of their names."""
     titles = run.manifest.titles
     if not titles:
         return run
@@ -57,5 +57,5 @@ def with_titles(run: Reported) -> Reported:
 
 
 def with_title(row: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
-    """A row of a table or a detail, with the title of its metric in place of the name."""
+    """A row of a table or a detail, with its metric's title instead of the name."""
     return {key: titles.get(value, value) if key == "metric" else value for key, value in row.items()}

@@ -45,7 +45,7 @@ COLUMNS = (
 """The columns of `scores` that are shown for a single case."""
 
 ABOUT_ANSWER = ("finish_reason", "thoughts", "full_answer", "extracted")
-"""What is known of an answer beside its text."""
+"""Facts about an answer, besides its text."""
 _BATCH = 2000
 MISCATEGORISED_COLUMNS = (
     "dataset",
@@ -76,7 +76,7 @@ class AnsweredCase:
 
     @property
     def said(self) -> str | None:
-        """The answer's text, or else what was done as JSON; None without either."""
+        """The answer's text, else the agent's actions as JSON; None without either."""
         if self.answer is None:
             return None
         said = self.answer.actual if self.answer.answer is None else self.answer.answer
@@ -88,7 +88,7 @@ def rows(
 ) -> Iterator[AnsweredCase]:
     """Every case with every target and target_repeat in the scores, in this order, with these columns of its scores.
 
-    UserError if some scores belong to none of the cases, so that these are not the cases that were scored.
+    UserError if some scores have no case: then these are not the cases that were scored.
     """
     pairs: list[tuple[str, int]] = list(
         scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming").iter_rows()
@@ -105,8 +105,8 @@ def rows(
             own = tuple(by_pair.get((target, repeat), ()))
             yield AnsweredCase(case, target, repeat, answers(case, target, repeat), own)
     if key is not None:
-        what = f"case {key[1]!r} was scored, but the data no longer has it there"
-        hint = "the reports need the very cases that were scored, in the same order; restore the data file"
+        what = f"case {key[1]!r} was scored, but is no longer at its place in the data"
+        hint = "the reports need the same cases in the same order as the run; restore the data file"
         raise UserError(Problem(what, f"dataset {key[0]}", hint))
 
 
@@ -116,7 +116,7 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
         return replace(case, answer=None, actual=None)
     said: dict[str, object] = {"answer": answer.answer, "actual": answer.actual}
     if answer.generated:
-        said["failure"] = None  # a recorded failure is not about this new answer
+        said["failure"] = None  # a recorded failure does not concern the new answer
     if answer.contexts is not None:
         said["contexts"] = answer.contexts
     if answer.metadata is not None:
@@ -149,7 +149,7 @@ class ResultsWriter:
     not `scored` begins with its state. Members of a panel are left out; scores.parquet has them.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading
-    apostrophe, so an untrusted answer cannot reach out of the sheet. Numbers are unchanged.
+    apostrophe, so that an untrusted answer cannot run anything. Numbers are unchanged.
     """
 
     def __init__(self, file: TextIO, scores: pl.LazyFrame) -> None:
@@ -215,7 +215,7 @@ def columns_of_scores(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str
 
 
 def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | None]:
-    """The score, whether it passed, and the reason, which begins with the state where there is no score."""
+    """The score, whether it passed, and the reason. Without a score the reason begins with the state."""
     if score is None:
         return None, None, None
     if score["status"] == "scored":
@@ -230,7 +230,7 @@ def _cells(score: Score | None) -> list[object]:
 
 
 def json_or_text(value: object) -> str:
-    """A text as it is, everything else as JSON."""
+    """A text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a run, in whole sentences: consoles, files and pages show them as they are."""
+"""Results of a run in whole sentences, which consoles, files and pages show unchanged."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NAMED = 8  # metrics to name in a sentence
 
 @dataclass(frozen=True, slots=True)
 class RunSentence:
-    """What heads a run, on one dataset, target and judge: its sentence, and the parts of it.
+    """The headline of a run for one dataset, target and judge: a sentence and its parts.
 
     Attributes:
         row: The row of the summary that it is about.
-        found: What was found, such as `30 % of 300 cases pass everything`.
+        found: The result, such as `30 % of 300 cases pass everything`.
         ends: Its 95 % interval, such as `25 to 36 %`, or empty.
-        by: Whose number it is: the judge's alone, or corrected by labels; empty if nothing judges.
-        left: The cases that are open because of errors, or empty.
-        more: What else belongs to it, such as the pass rate of each metric; no full stop at the end.
+        by: Whether the number is the judge's alone or corrected by labels; empty if nothing judges.
+        left: The number of cases that are undecided because of errors, or empty.
+        more: Further results, such as the pass rate of each metric; without a final full stop.
         about: The dataset, target or judge, if the run has several; else empty.
     """
 
@@ -39,7 +39,7 @@ class RunSentence:
 
     @property
     def first(self) -> str:
-        """The sentence without what else belongs to it."""
+        """The sentence without the further results."""
         ends = f" ({self.ends})" if self.ends else ""
         said = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
         said = f"{said}; {self.left}" if self.left else said
@@ -50,7 +50,7 @@ class RunSentence:
 
 
 def of_run(rows: Sequence[SummaryRow], gated: Collection[str | None] = (), named: Named = str) -> list[RunSentence]:
-    """What heads a run: a sentence for each dataset, target and judge that its leading number exists for.
+    """The headline of a run: a sentence for each dataset, target and judge that has the leading number.
 
     `rows` are those of its summary; the metrics in `gated` have a gate, and `named` gives their titles.
     """
@@ -64,17 +64,16 @@ def of_run(rows: Sequence[SummaryRow], gated: Collection[str | None] = (), named
 
 
 def leading_place(row: SummaryRow, gated: Collection[str | None]) -> tuple[bool, ...]:
-    """The order in which rows of a summary say how good a run is, the lowest first.
+    """A sort key for the rows that show how good a run is, best suited first.
 
-    The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
-    judge.
+    Whole cases come first, then metrics with a gate, with pass and fail, with a judge.
     """
     is_of_cases = row.metric == CASES
     return not is_of_cases, row.metric not in gated, row.pass_rate is None, row.judge is None
 
 
 def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, about: str = "") -> RunSentence:
-    """What one row of the summary says, of `rows`: a share that passes if it has one, else its value."""
+    """The sentence of one of `rows`: the share that passes if it has one, else its value."""
     named = distinct(named, (other.metric for other in rows))
     if row.metric == CASES:
         return _of_cases(row, rows, named, about)
@@ -95,13 +94,13 @@ def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, abou
 
 
 def distinct(named: Named, metrics: Iterable[str]) -> Named:
-    """`named`, with the metric's name after a title that several of these metrics have."""
+    """`named`, but if several of these metrics have the same title, followed by the metric's name."""
     titles = Counter(named(name) for name in dict.fromkeys(metrics))
     return lambda name: f"{named(name)} ({name})" if titles[named(name)] > 1 else named(name)
 
 
 def shown_statistic(row: SummaryRow) -> str:
-    """The statistic by which a row says how good a run is: the share that passes, if it has one, before the mean."""
+    """The statistic shown for a row: the share that passes if it has one, else the mean."""
     return "pass_rate" if row.pass_rate is not None and row.statistic in ("mean", "pass_rate") else str(row.statistic)
 
 
@@ -156,7 +155,7 @@ def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:
 
 
 def said_by(row: SummaryRow) -> str:
-    """Whose number a row of the summary has; empty for a metric without a judge that nobody labelled."""
+    """Who a row's number is by: the judge alone, or corrected by labels; "" for a metric without judge and labels."""
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
         return f"corrected by {counted(row.n_labels or 0, 'label')}"
@@ -167,7 +166,7 @@ def said_by(row: SummaryRow) -> str:
 
 
 def judge_beside(row: SummaryRow) -> str:
-    """What the judge alone says of the number that a row is headed by; empty if labels correct nothing."""
+    """The judge's own value of a row's number; "" if labels correct nothing."""
     is_rate = shown_statistic(row) == "pass_rate"
     if not is_corrected(row, "pass_rate" if is_rate else "value"):
         return ""
@@ -179,14 +178,14 @@ def judge_beside(row: SummaryRow) -> str:
 
 
 def label_lines(rows: Sequence[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[str]:
-    """The metric and `of_labels` of each row with labels. Each reason is given once, and those in `said` not at all."""
+    """The metric and `of_labels` of each row with labels. Repeated reasons, and those in `said`, are left out."""
     for row in reasons_once(rows, said):
         if words := of_labels(row):
             yield f"{row.metric}: {words}"
 
 
 def reasons_once(rows: Iterable[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
-    """The rows, without the reasons why labels correct nothing that an earlier row or `said` has: these are empty."""
+    """The rows; reasons why labels correct nothing are emptied if an earlier row or `said` has them."""
     known = {one.row.uncorrected for one in said if (one.row.uncorrected or one.found) in one.by}
     for row in rows:
         why = row.uncorrected
@@ -195,7 +194,7 @@ def reasons_once(rows: Iterable[SummaryRow], said: Iterable[RunSentence] = ()) -
 
 
 def of_labels(row: SummaryRow) -> str:
-    """How labels correct a row's value and what the judge alone says, or why they do not; empty without labels."""
+    """How labels correct a row's value, with the judge's own value, or why they do not; "" without labels."""
     if row.n_labels is None:
         return ""
     labels = counted(row.n_labels, "label") + (f" ({n:,} more missing)" if (n := row.n_missing_labels) else "")
@@ -208,7 +207,7 @@ def of_labels(row: SummaryRow) -> str:
 
 
 def labelled_in(followed: Iterable[Mapping[str, str]], dataset: str, metric: str) -> str:
-    """In which other runs people labelled equal answers, of those that `followed` names; empty if they did in none."""
+    """The other runs (of `followed`) in which people labelled equal answers; "" if there are none."""
     runs = [one["run"] for one in followed if (one["dataset"], one["metric"]) == (dataset, metric)]
     return f"in {'run' if len(runs) == 1 else 'runs'} {', '.join(runs)}, of equal answers" if runs else ""
 

@@ -281,7 +281,7 @@ def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[str]]]:
 
 
 def print_boards(console: Console, boards: Sequence[Leaderboard]) -> None:
-    """Print the first lines of the leaderboards of means and pass rates; the page has the rest."""
+    """Print the first lines of the leaderboards by mean and pass rate; the page has the rest."""
     shown = [board for board in boards if board.statistic in _SHOWN]
     for title, lines in board_lines(shown):
         console.print(literal(f"leaderboard: {title}", style="bold"))
@@ -301,7 +301,7 @@ def _statistic(board: Leaderboard) -> str:
 
 
 def _cases(board: Leaderboard) -> str:
-    """The cases that the values are based on, if the runs did not score the same ones."""
+    """The cases that the values are based on, if the runs did not all score the same ones."""
     cases, left = board.cases, board.cases_left_out
     if not cases:
         return "no case that all runs scored" if left else ""
@@ -421,7 +421,7 @@ _FAULTS = {
 
 
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
-    """A run of a sweep in one line: its first numbers, its errors, and its exit code if it is not 0."""
+    """A run of a sweep in one line: its first numbers, its errors, and its exit code unless 0."""
     rows = headline_rows(summary)
     found = [f"{_column_name(row)} {number(row.value)}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []

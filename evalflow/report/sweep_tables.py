@@ -34,7 +34,7 @@ _MOST = 12  # rows of a table on a terminal
 
 @dataclass(frozen=True, slots=True)
 class MetricTable:
-    """One number of a metric, of each run of a sweep that has it."""
+    """One number of a metric, for each run of a sweep that has it."""
 
     title: str
     rows: Sequence[SummaryRow]
@@ -42,7 +42,7 @@ class MetricTable:
 
 
 def metric_tables(rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest]) -> list[MetricTable]:
-    """A table for each dataset, metric and statistic over all tags: cases that pass everything, headlines, the rest.
+    """A table for each dataset, metric and statistic over all tags: whole cases first, then headlines, then the rest.
 
     `rows` are those of the runs' summaries, with the run's name as `run`; `manifests` are by that name.
     """
@@ -91,7 +91,7 @@ def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...
 
 
 def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
-    """A row for each run with the headline number of each metric; None for one metric, or if most cells were empty.
+    """A row for each run with the headline number of each metric; None for a single metric, or if most cells are empty.
 
     A run with several numbers for a metric, such as those of two judges, has a row for each.
     """

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-# A word or a sign with the space before it. Scripts without spaces between words are taken sign by sign.
+# A word or a sign with the space before it; in scripts without spaces, each character.
 _WORD = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])\w)+|[^\w\s])|\s+$")
 _LARGEST = 4_000_000
-"""Pairs of words up to which two texts are compared word by word; beyond, what lies between common ends is marked."""
+"""Maximum pairs of words to compare word by word.
 
-_AROUND = 80  # characters of an unchanged stretch that are shown at each of its ends
+Longer texts are only compared at both ends; all between is marked.
+"""
+
+_AROUND = 80  # characters shown at each end of an unchanged stretch
 _LEFT_OUT = " […] "
 
 
@@ -25,7 +28,7 @@ class Stretch:
 
 
 def word_changes(before: str, after: str) -> tuple[Sequence[Stretch], Sequence[Stretch]]:
-    """Both texts in stretches; what differs only in spaces is the same."""
+    """Both texts in stretches; differences in spaces are ignored."""
     words = [_WORD.findall(content) for content in (before, after)]
     a, b = ([word.strip() for word in one] for one in words)
     start = 0
@@ -67,7 +70,7 @@ def _stretches(words: Sequence[str], same: Sequence[bool]) -> list[Stretch]:
         if found and found[-1].is_changed != is_same:
             found[-1] = replace(found[-1], content=found[-1].content + word)
             continue
-        if found and not found[-1].is_changed:  # the space between belongs to what both texts have
+        if found and not found[-1].is_changed:  # the space between belongs to the common stretch
             space = word[: len(word) - len(word.lstrip())]
             found[-1] = replace(found[-1], content=found[-1].content + space)
             word = word.lstrip()

@@ -73,12 +73,13 @@ _METHODS = {
 }
 _NAMED = 3
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
-# contain but which cannot be encoded. And what turns the direction of all that follows, to be read as another text.
+# contain but which cannot be encoded. And characters that change the writing direction, so that text reads as
+# something else.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A value with three decimals below 100; an en dash for None."""
+    """A value with three decimals if below 100; an en dash for None."""
     if value is None:
         return "–"
     return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -97,7 +98,7 @@ def p_value(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as whole percent, with a decimal if rounding would give 0 % or 100 %."""
+    """A share in whole percent, with one decimal if rounding would give 0 % or 100 %."""
     if value is None:
         return "–"
     text = f"{100 * value:.0f}"
@@ -116,7 +117,7 @@ def cost(usd: float | None) -> str:
 
 
 def provider_savings(manifest: Manifest | SweepManifest) -> str | None:
-    """What providers' own caches saved, as far as they say so; None for nothing."""
+    """What providers' own caches saved, as far as reported; None for nothing."""
     if not manifest.provider_cached:
         return None
     usd = manifest.provider_saved_usd
@@ -133,7 +134,7 @@ def method(code: str | None) -> str:
 
 
 def caveat(code: str | None) -> str:
-    """What to know of an interval beside its number, by its method's name; empty if there is nothing."""
+    """A caveat for an interval, by its method's name; "" if there is none."""
     name, _, why = (code or "").partition(": ")
     if not why:
         return ""
@@ -144,7 +145,7 @@ def caveat(code: str | None) -> str:
 
 
 def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
-    """What to know of the intervals of a summary's rows: a line for each caveat, with the rows it applies to."""
+    """The caveats of a summary's intervals: a line for each, with the rows it applies to."""
     notes: dict[str, list[str]] = {}
     for row in rows:
         if row.n_scored and (why := caveat(row.ci_method)):
@@ -157,7 +158,7 @@ def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
 
 
 def unseen_in_words(share: float | None, cases: int) -> str:
-    """What a passed margin may miss (`summary.verdicts.unseen_share`); empty if there is nothing."""
+    """What a passed margin may miss (`summary.verdicts.unseen_share`); "" if nothing."""
     if share is None:
         return ""
     many = f"{percent(share)} of all cases"
@@ -204,18 +205,18 @@ def not_scored(undefined: int, error: int, skipped: int) -> str:
 
 
 def varying(rows: Iterable[OfSeries]) -> tuple[str, ...]:
-    """Which of dataset, target and judge have more than one value in the rows; None aside."""
+    """Those of dataset, target and judge that have more than one value in the rows, without None."""
     values = zip(*((row.dataset, row.target, row.judge) for row in rows), strict=True)
     return tuple(part for part, own in zip(PARTS, values, strict=False) if len({*own} - {None}) > 1)
 
 
 def series_name(row: OfSeries, parts: Iterable[str]) -> str:
-    """The row's values of the given parts, joined."""
+    """The row's values of these parts, joined."""
     return joined(*(getattr(row, part) for part in parts))
 
 
 def unscored(rows: Sequence[SummaryRow]) -> str:
-    """`not_scored` for rows of the summary. The mean and figures of a metric share their cells, which count once."""
+    """`not_scored` for rows of the summary. The mean and figures of a metric have the same cells, which count once."""
     cells = {row.series: row for row in rows}.values()
     undefined, error = sum(one.n_undefined for one in cells), sum(one.n_error for one in cells)
     return not_scored(undefined, error, sum(one.n_skipped for one in cells))
@@ -255,13 +256,13 @@ def literal(text: str, style: str = "") -> Text:
 
 
 def print_json(console: Console, document: Any) -> int:
-    """Print a document as JSON, however wide; returns 0, the exit code of a command that has no more to say."""
+    """Print a document as JSON without wrapping; returns the exit code 0."""
     console.file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return 0
 
 
 def folded(name: str, width: int, indent: str = "  ") -> str:
-    """A long name wrapped at the ends of its words."""
+    """A long name, wrapped between its words."""
     lines = [""]
     for word in re.findall(r"[^_.=· /[-]*[_.=· /[-]*", name):
         if len(lines[-1]) + len(word) > width and lines[-1].strip():

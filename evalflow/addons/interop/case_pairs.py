@@ -1,4 +1,4 @@
-"""Cases of each dataset and metric with their scores, on a terminal."""
+"""Prints the cases of each dataset and metric with their scores."""
 
 from __future__ import annotations
 

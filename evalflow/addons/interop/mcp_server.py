@@ -1,6 +1,6 @@
 """The verb `mcp`: evalflow for assistants, over the Model Context Protocol on standard input and output.
 
-Each tool is a command of the same name, run in a process of its own, which ends with the call.
+Each tool runs the command of the same name in its own process, which ends with the call.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def tools(*, allow_run: bool) -> MCPServer:
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
         )
-        run_within_budget.__annotations__["context"] = Context  # by which the server knows what to pass
+        run_within_budget.__annotations__["context"] = Context  # from which the server knows what to pass
         server.tool("run", annotations=hints)(_telling(run_within_budget))
     return server
 
 
 def _telling(tool: Callable[_Arguments, Awaitable[object]]) -> Callable[_Arguments, Awaitable[object]]:
-    """The tool, which shows the assistant its mistakes; the server logs other errors, and does not show them."""
+    """Wrap a tool: the assistant sees its own mistakes; other errors are only logged."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
@@ -130,7 +130,7 @@ async def show(name: str) -> dict[str, object]:
 
 
 async def check(overrides: Overrides) -> dict[str, object]:
-    """Everything short of the first request: cases, scores, requests, cost, and all mistakes at once."""
+    """Validate without sending requests: cases, scores, requests, cost, and all mistakes at once."""
     return await _object("check", *_checked(overrides), "--json")
 
 
@@ -154,7 +154,7 @@ async def summary(run: RunName) -> str:
 
 
 async def compare(run_a: RunName, run_b: RunName, margin: float | None = None) -> dict[str, object]:
-    """Hold run B against run A, case by case: better, worse, or cannot tell, and the cases that flipped."""
+    """Compare run B with run A, case by case: better, worse or unclear, and the cases that flipped."""
     more = () if margin is None else ("--margin", str(margin))
     return await _object("compare", str(_folder(run_a)), str(_folder(run_b)), *more, "--json")
 
@@ -178,7 +178,7 @@ async def cases(
 async def plan(
     detect: float | None = None, width: float | None = None, rate: float | None = None, pilot: RunName | None = None
 ) -> dict[str, object]:
-    """Cases, repeats and cost that a wanted precision needs: to detect a difference, or for an interval's width."""
+    """Cases, repeats and cost needed to detect a difference or to reach an interval's width."""
     numbers = (("detect", detect), ("width", width), ("rate", rate))
     words = [f"--{name}={value}" for name, value in numbers if value is not None]
     return await _object("plan", *words, *([] if pilot is None else ["--from", str(_folder(pilot))]), "--json")
@@ -190,9 +190,9 @@ async def run_within_budget(
     budget_requests: Annotated[int | None, Field(ge=0, description="the most requests it may send")] = None,
     context: Context | None = None,
 ) -> EndedRun:
-    """Evaluate, within a budget that must be given. Costs money with a remote judge or target: ask first.
+    """Evaluate within a required budget. Costs money with a remote judge or target: ask the user first.
 
-    It tells its progress. Cancelled, it keeps what is finished.
+    It reports progress. If cancelled, it keeps what is finished.
     """
     budget = {"usd": budget_usd, "requests": budget_requests}
     budgets = [f"budget.{unit}={value}" for unit, value in budget.items() if value is not None]
@@ -296,7 +296,7 @@ def _checked(overrides: Sequence[str]) -> Sequence[str]:
 
 
 def _folder(run: str) -> Path:
-    """A run's folder below the working directory, and nothing else."""
+    """A run's folder; refuses anything not below the working directory."""
     path = Path(run).resolve()
     if run.startswith("-") or not path.is_relative_to(Path.cwd().resolve()) or not (path / "run.json").is_file():
         raise UserError(Problem("this is not a folder of a run here", run, "see runs"))

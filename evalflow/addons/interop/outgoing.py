@@ -1,4 +1,4 @@
-"""A run's scores on their way to an OpenTelemetry receiver: while it continues, at its end, and afterwards."""
+"""Sends a run's scores to an OpenTelemetry receiver: while it continues, at its end, and afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("evalflow")
 
 
 class OtelObserverConfig(OtelConfig, ObserverConfig):
-    """Where the scores are sent as OpenTelemetry log records while the run continues."""
+    """The receiver of scores as OpenTelemetry log records while the run continues."""
 
     kind: Literal["otel"]  # pyright: ignore[reportIncompatibleVariableOverride]
     endpoint: Annotated[str, A_RECEIVER] = Field()  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -56,12 +56,12 @@ class OtelObserver:
         return SendingSink(inner, self._live, self._run.rules.thresholds(), self._config.text, self._run.redactor)
 
     def finish(self, run: SavedRun) -> ExportFacts:
-        """Send what is left, for a limited time, and count it. Failures are counted there and not raised."""
+        """Send the remaining scores within a time limit, and count them. Failures are counted, not raised."""
         ends_at = time.monotonic() + self._config.timeout_s
         why: str | None = "the time was over"
         try:
             if self._live.close(self._config.timeout_s):
-                # One try is enough for a receiver that was just tried several times.
+                # One attempt is enough if the receiver was just tried several times.
                 tries = 1 if self._live.failed else ATTEMPTS
                 why = send_rest(run, self._receiver, self._delivered, self._config.text, ends_at, tries)
         except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def send_rest(
 
 
 def facts_of(receiver: Receiver, delivered: DeliveryLog, run: SavedRun, why: str | None) -> ExportFacts:
-    """The counts of scores that a receiver was sent, and was not sent, for run.json."""
+    """For run.json: the counts of scores sent and not sent to a receiver."""
     unsent = _undelivered(run, delivered).select(pl.len()).collect().item()
     sent = _own_scores(run).select(pl.len()).collect().item() - unsent
     return ExportFacts(

@@ -1,4 +1,4 @@
-"""The verbs of other tools' files and programs."""
+"""The commands for other tools' files and programs."""
 
 from __future__ import annotations
 

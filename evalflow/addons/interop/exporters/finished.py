@@ -1,4 +1,4 @@
-"""A finished run as trackers of experiments take it: settings, numbers, files, and answers with their scores."""
+"""A finished run in the form of experiment trackers: settings, numbers, files, and answers with their scores."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class FinishedRun:
     rows: Callable[[], Iterator[AnsweredCase]]
 
     def settings(self) -> dict[str, str]:
-        """The settings that decide the numbers, by key path; without null values, headers, bodies and programs.
+        """The settings that affect the numbers, by key path; without null values, headers, bodies and programs.
 
-        Prompts are among them only if all texts are sent.
+        Prompts are included only if all texts are sent.
         """
         config, settings = self.manifest.config, dict[str, str]()
         hidden = _PRIVATE if self.text == "all" else _PRIVATE | _PROMPTS
@@ -71,7 +71,7 @@ class FinishedRun:
         return settings
 
     def numbers(self) -> dict[str, float]:
-        """The figures of all cases with their bounds and counts, and the totals. What has no value is left out.
+        """The figures of all cases with their bounds and counts, and the totals. Missing values are left out.
 
         A name has the metric, then the statistic unless it is the mean; dataset, target and judge if there are several.
         """
@@ -100,7 +100,7 @@ class FinishedRun:
         return tags | ({"evalflow.git_commit": manifest.git_commit} if manifest.git_commit else {})
 
     def files(self) -> Iterator[Path]:
-        """The files that go along: the table of the summary; with all texts also the report."""
+        """The files to attach: the table of the summary; if all texts are sent, also the report."""
         names = ("summary.csv", "summary.md", "report.html") if self.text == "all" else ("summary.csv",)
         yield from (path for name in names if (path := self.folder.path / name).is_file())
 
@@ -118,7 +118,7 @@ class FinishedRun:
         return digest.hexdigest()
 
     def sent(self, to: str, where: str, sent: int, own: str | None, why: str | None) -> ExportFacts:
-        """What run.json says of an export: how many scores were sent, and its id there (`own`)."""
+        """The entry of run.json for an export: how many scores were sent, and the run's id there (`own`)."""
         unsent = self.count_scores() - sent
         return ExportFacts(to=to, where=where, at=now(), sent=sent, unsent=unsent, why=why, id=own)
 
@@ -132,7 +132,7 @@ class FinishedRun:
 
 @contextmanager
 def environment(defaults: Mapping[str, str], **fixed: str) -> Generator[None]:
-    """Set variables while the block runs: the defaults unless they are set, and those that are fixed."""
+    """Set environment variables while the block runs: defaults if they are unset, and fixed ones always."""
     before = dict(os.environ)
     os.environ.update({**defaults, **before, **fixed})
     try:
@@ -144,7 +144,7 @@ def environment(defaults: Mapping[str, str], **fixed: str) -> Generator[None]:
 
 
 def expect_same(digest: str | None, run: FinishedRun, to: str, name: str) -> None:
-    """UserError if a destination has other results of the run than it has now, by the digest that it was sent with."""
+    """UserError if the destination has other results of this run, according to the digest sent with them."""
     if digest != run.digest:
         folder = run.folder.path
         hint = f"replace it: {command('export', to, folder, '--again')} (with the same --to, --project and --text)"

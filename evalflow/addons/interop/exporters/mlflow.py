@@ -20,20 +20,20 @@ _RUN, _DIGEST, _WHOLE = "evalflow.run_id", "evalflow.digest", "evalflow.whole"
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",  # what failed would be known to nobody
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",  # otherwise nobody would learn what failed
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
-"""Its variables, unless they are set."""
+"""MLflow's environment variables, unless the user has set them."""
 _LONGEST_PARAM = 6000
 _PARAMS = 100  # in a request
 _TRACES = 100  # in a page
 
 
 def send_to_mlflow(run: FinishedRun, uri: str | None, experiment: str, *, again: bool) -> ExportFacts:
-    """Send a run that MLflow does not have; what it has of an earlier attempt is replaced.
+    """Send a run that MLflow does not have; the remains of an earlier attempt are replaced.
 
-    UserError if MLflow has the run with other results, unless it is sent again.
+    UserError if MLflow has the run with other results, unless `again`.
     """
     with _client(uri) as mlflow:
         try:
@@ -118,7 +118,7 @@ class _MlflowExport:
                     self._log_score(span.trace_id, score)
 
     def _log_score(self, trace_id: str, score: Score) -> None:
-        """A cell without a score has no value; its state says why, and that of an error is MLflow's own."""
+        """Log a cell. Without a score it has no value, but a state; an error uses MLflow's own state."""
         entities, texts = self._mlflow.entities, self._run.text != "none"
         judge, failed = score["judge"], score["status"] == "error"
         error = failed and entities.AssessmentError(
@@ -139,7 +139,7 @@ class _MlflowExport:
         )
 
     def _counted(self, run_id: str) -> ExportFacts:
-        """What MLflow says that it has now: of a trace that cannot be sent, its client only writes a log line."""
+        """Count what MLflow has received, since its client only logs a line if a trace cannot be sent."""
         sent = sum(len(trace.info.assessments) for trace in self._all_traces(run_id))
         if sent == self._run.count_scores():
             self._mlflow.set_tag(_WHOLE, "true")

@@ -23,17 +23,17 @@ from evalflow.paths import private_file
 
 PATH = "/v1/logs"
 ATTEMPTS = 4
-BATCH = 512  # events in a request at most
+BATCH = 512  # maximum events in a request
 BATCH_TEXT = 1 << 20  # characters of texts in a request, about
 _RETRIED = frozenset({429, 502, 503, 504})
-_ABOUT_ONE = frozenset({400, 413, 422})  # refusals of one request, which say nothing about the next
+_ABOUT_ONE = frozenset({400, 413, 422})  # statuses that refuse one request but do not concern the next
 _POLICY = RetryPolicy()
 _REQUEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """An OTLP/HTTP receiver; with networks, its address may lead there only, and only `api_key` is sent to it."""
+    """An OTLP/HTTP receiver. With `networks` its address must be in one of them, and only `api_key` is sent."""
 
     endpoint: str
     api_key: str | None = None
@@ -66,7 +66,7 @@ def expect_installed(where: str) -> None:
 
 
 class DeliveryLog:
-    """The scores that a receiver has taken, in a file of the run's folder, so that none is sent twice.
+    """A file in the run's folder of the scores that a receiver has taken, so that none is sent twice.
 
     Only one process can hold the file; UserError for another. A process that is killed after a request and before its
     line sends those scores once more, with the same uids.
@@ -99,9 +99,9 @@ class DeliveryLog:
             return  # a line that a killed process did not finish
 
     def note(self, events: Sequence[Event], rejected: int, why: str | None = None) -> None:
-        """Keep what was taken, and why some were rejected.
+        """Record which events were taken, and why some were rejected.
 
-        A response that comes after the log was closed is lost: those are sent again.
+        A response after the log was closed is lost: its events are sent again.
         """
         if self._file.closed:
             return
@@ -112,7 +112,7 @@ class DeliveryLog:
         self._write({"endpoint": self._endpoint, "uids": uids, "rejected": rejected, "why": why})
 
     def _write(self, line: Mapping[str, object]) -> None:
-        # With a newline before it, which ends a line that a killed process did not finish.
+        # The leading newline ends a line that a killed process did not finish.
         self._file.write(b"\n" + json.dumps(line).encode() + b"\n")
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class DeliveryLog:
 
 
 def batches(events: Iterable[Event]) -> Iterator[Sequence[Event]]:
-    """The events in requests of a limited size."""
+    """Split the events into requests of limited size."""
     batch, size = list[Event](), 0
     for event in events:
         own = event.size
@@ -140,9 +140,9 @@ def deliver(
     ends_at: float = float("inf"),
     attempts: int = ATTEMPTS,
 ) -> str | None:
-    """Send batches, and note what the receiver takes; returns why some were not sent or rejected, or None.
+    """Send batches, and note what the receiver takes; returns why some were not sent or were rejected, or None.
 
-    It stops at the first failure that other requests would share, and at a time of `time.monotonic`.
+    It stops at the first failure that would repeat for other requests, and at `ends_at` (of `time.monotonic`).
     """
     why: str | None = None
     transport = receiver.transport()
@@ -163,7 +163,7 @@ def deliver(
 
 
 class UnsentError(Exception):
-    """A request could not be delivered; `is_about_one`: the next one may be."""
+    """A request could not be delivered. `is_about_one`: the next request may still succeed."""
 
     def __init__(self, why: str, *, is_about_one: bool = False) -> None:
         self.is_about_one = is_about_one
@@ -171,7 +171,7 @@ class UnsentError(Exception):
 
 
 async def _send(transport: HttpTransport, body: bytes, ends_at: float, attempts: int) -> tuple[int, str]:
-    """Send a request until it is delivered; returns how many of its records the receiver says it rejected, and why."""
+    """Send a request until it is delivered; returns how many records the receiver rejected, and why."""
     for attempt in range(1, attempts + 1):
         left = ends_at - time.monotonic()
         if left <= 0:
@@ -200,7 +200,7 @@ def _fault(response: Response) -> CallFault:
 
 
 def _rejected(response: Response) -> tuple[int, str]:
-    """How many records a 2xx response says were rejected, and why; UnsentError if no OTLP receiver sent it."""
+    """How many records a 2xx response rejects, and why; UnsentError if the response is not from an OTLP receiver."""
     from google.protobuf.json_format import Parse
     from google.protobuf.message import Error
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse

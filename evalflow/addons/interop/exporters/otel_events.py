@@ -20,14 +20,14 @@ from evalflow.report.results_csv import COLUMNS, Score
 from evalflow.version import __version__
 
 SCORE_COLUMNS = (*COLUMNS, "finished_at")
-"""The columns of `scores` that an event is made of."""
+"""The columns of `scores` used for an event."""
 IDENTITY = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "finished_at")
 LONGEST = 16_384
 """The most characters of a text; receivers refuse requests of more than a few megabytes."""
 
 
 class SpanLink(NamedTuple):
-    """The span of an answer, and the identity of the model's response; 0 and None where they are unknown."""
+    """The span of an answer, and the id of the model's response; 0 and None if unknown."""
 
     trace: int = 0
     span: int = 0
@@ -36,7 +36,7 @@ class SpanLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A score as it is sent; the same score always has the same uid."""
+    """A score to send; the same score always has the same uid."""
 
     uid: str
     time_ns: int
@@ -50,13 +50,13 @@ class Event:
 
 
 def uid_of(run_id: str, score: Mapping[str, object]) -> str:
-    """The identity of a score as a UUID; a cell that is scored again has another one."""
+    """The UUID of a score; a cell that is scored again gets another one."""
     text = "\0".join([run_id, *(str(score[name]) for name in IDENTITY)])
     return str(UUID(bytes=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
 
 
 def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend) -> Event:
-    """The event of a score in any state; only a scored cell has a value. Texts are sent if they are asked for."""
+    """The event of a score in any state; only a scored cell has a value. Texts are included if `text` is set."""
     link, uid = _link(answer), uid_of(run_id, score)
     passed = score["passed"]
     attributes: dict[str, object] = {
@@ -98,7 +98,7 @@ def shortened(text: str) -> str:
 
 
 def _link(answer: Answer | None) -> SpanLink:
-    """What the answer's metadata says, as `import traces` writes it or a target returns it."""
+    """The link in the answer's metadata, as `import traces` writes it or a target returns it."""
     metadata = (answer.metadata if answer else None) or {}
     trace, span = (_id(metadata.get(name), size) for name, size in (("trace_id", 32), ("span_id", 16)))
     response = metadata.get("response_id")
@@ -133,7 +133,7 @@ def encoded(events: Sequence[Event]) -> bytes:
 
     def any_value(value: object) -> AnyValue:
         match value:
-            case bool():  # which is an int too
+            case bool():  # bool is an int, too
                 return AnyValue(bool_value=value)
             case str():
                 return AnyValue(string_value=value)

@@ -1,4 +1,4 @@
-"""Send scores to an OTLP/HTTP receiver while the run that makes them continues."""
+"""Sends scores to an OTLP/HTTP receiver while the run continues."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from evalflow.redaction import Redactor
 from evalflow.report.results_csv import Score
 from evalflow.summary.summarise import Threshold
 
-WAITING = 1024  # events that wait to be sent, and answers that are kept for their scores; others are left to the end
+WAITING = 1024  # maximum waiting events, and answers kept for their scores; others are sent at the end
 EVERY_S = 1.0
 BATCH = 64
-"""The most events that are sent every second. More would slow the run: its thread waits for Python's lock wherever this
-one computes, and on a busy machine for longer than that takes."""
+"""Maximum events per second.
+
+More would slow the run: its thread waits for Python's lock while this one computes, and even longer on a busy machine.
+"""
 
 log = logging.getLogger("evalflow")
 
 
 class LiveSender:
-    """Sends from a thread of its own, through a queue of limited length, and never makes a run wait.
+    """Sends from its own thread, through a bounded queue, and never makes a run wait.
 
-    What does not fit into the queue, or was not sent when it is closed, is left to be sent at the end of the run.
+    Events that do not fit into the queue, or are unsent when it is closed, are sent at the end of the run.
     """
 
     def __init__(self, receiver: Receiver, delivered: DeliveryLog) -> None:
@@ -42,14 +44,14 @@ class LiveSender:
 
     @property
     def has_room(self) -> bool:
-        """Whether an event that is offered would be sent soon."""
+        """Whether a new event would be sent soon."""
         return len(self._waiting) < WAITING and not self.failed
 
     def offer(self, event: Event) -> None:
         self._waiting.append(event)
 
     def close(self, timeout_s: float) -> bool:
-        """Stop after the request under way; returns whether it ended in time."""
+        """Stop after the current request; returns whether it ended in time."""
         self._closed.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -91,7 +93,7 @@ class SendingSink:
             self._sender.offer(event_of(record.run_id, self._row(record), answer, self._text))
 
     def _row(self, record: ScoreRecord) -> Score:
-        """The record as a row of the table of scores, without secrets."""
+        """The record as a row of the score table, without secrets."""
         row: Score = {name: getattr(record, name, None) for name in SCORE_COLUMNS}
         limit = self._limits.get((record.metric, record.judge))
         if limit is not None:

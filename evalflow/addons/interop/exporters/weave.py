@@ -23,7 +23,7 @@ _ENVIRONMENT = {
     "WEAVE_LOG_LEVEL": "ERROR",
     "WEAVE_RETRY_MAX_ATTEMPTS": "3",
 }
-"""Its variables, unless they are set."""
+"""MLflow's environment variables, unless the user has set them."""
 _AROUND = 2  # calls of an evaluation besides those of its answers: the evaluation itself and its summary
 _OF_ANSWER = 2  # and of an answer, besides one for each score
 
@@ -31,9 +31,9 @@ _OF_ANSWER = 2  # and of an answer, besides one for each score
 def send_to_weave(
     run: FinishedRun, address: str | None, project: str, begun: Callable[[ExportFacts], None], *, again: bool
 ) -> ExportFacts:
-    """Send a run that Weave does not have, by run.json; what it was sent by an earlier attempt is deleted there.
+    """Send a run that Weave does not have according to run.json; the remains of an earlier attempt are deleted there.
 
-    `begun` is called with what is about to be sent, so that run.json has an attempt that is killed.
+    `begun` is called before sending, so that run.json records an attempt that is killed.
     """
     with _client(address, project) as (weave, client, where):
         earlier = next(
@@ -54,7 +54,7 @@ def _client(address: str | None, project: str) -> Generator[tuple[Any, Any, str]
         with packages_of("weave", "export weave"):
             env: Any = importlib.import_module("weave.trace.env")
             weave: Any = importlib.import_module("weave")
-        if not env.weave_wandb_api_key():  # its client would ask for one at the terminal
+        if not env.weave_wandb_api_key():  # otherwise otherwise its client would ask for one at the terminal
             what = f"no key of {public_address(env.wandb_base_url())} is known"
             raise UserError(Problem(what, "export weave", "set WANDB_API_KEY in the environment or in .env"))
         try:
@@ -119,7 +119,7 @@ class _WeaveExport:
         return len(scores)
 
     def _told(self, score: Score) -> Mapping[str, Any]:
-        """A score with its state; what is not known is left out, so that a cell without a score has no value."""
+        """A score with its state. Unknown values are left out, so a cell without a score has no value."""
         values = {"value": score["score"], "passed": score["passed"], "state": score["status"]}
         values |= {"threshold": score["threshold"], "judge": score["judge"], "error_type": score["error_type"]}
         if self._run.text != "none":

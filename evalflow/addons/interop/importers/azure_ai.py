@@ -1,7 +1,7 @@
 """Import of files of Azure AI evaluation and prompt flow: data, rows with scores, and results of evaluations.
 
-Columns are called inputs.NAME and outputs.NAME, or stand within `inputs` and `outputs`. An evaluator's score is
-outputs.EVALUATOR.METRIC; beside it are its reason, threshold and result.
+Columns are inputs.NAME and outputs.NAME, or keys of the objects `inputs` and `outputs`. An evaluator's score is
+outputs.EVALUATOR.METRIC; its reason, threshold and result are beside it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
 
 
 def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:
-    """The row with its columns as inputs.NAME and outputs.NAME; those of plain data are inputs."""
+    """The row with its columns as inputs.NAME and outputs.NAME; columns of plain data are inputs."""
     columns: dict[str, object] = {}
     cells = {name: _cell(value) if is_table else value for name, value in data.items()}
     is_plain = not any(name.partition(".")[0] in ("inputs", "outputs", "datasource_item") for name in cells)
@@ -118,14 +118,14 @@ def _cell(value: object) -> object:
 
 
 def _spread(name: str, value: object) -> dict[str, object]:
-    """The parts of an evaluator's output, each under a name of its own."""
+    """The parts of an evaluator's output, each under its own name."""
     parts = as_map(value)
     is_evaluator = any(score_number(part) is not None and not isinstance(part, str) for part in parts.values())
     return {f"{name}.{key}": part for key, part in parts.items()} if is_evaluator else {name: value}
 
 
 def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object]]:
-    """The scores of a row, with what the evaluators said of them; reasons stay in the variable `outputs`."""
+    """The scores of a row, with the evaluators' verdicts; reasons stay in the variable `outputs`."""
     for place in row.declared:
         score = row.peek(place)
         evaluator, _, metric = place.removeprefix("outputs.").rpartition(".")
@@ -158,7 +158,7 @@ def _judge(
 
 
 def _is_score(row: Columns, place: str, value: object) -> bool:
-    """Whether a column is an evaluator's score, and not what it says beside, or the same under its older name."""
+    """Whether a column is an evaluator's score, not a remark on it or a copy under an older name."""
     key = place.removeprefix("outputs.")
     metric = key.rpartition(".")[2]
     if key == place or key in _SAID or key in _ID or _ABOUT_A_SCORE.fullmatch(metric):
@@ -218,7 +218,7 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str,
 
 
 def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
-    """Messages, each with its contexts; what the assistant said last is the answer, its contexts those of the case."""
+    """Messages, each with its contexts. The assistant's last message is the answer; its contexts are the case's."""
     turns = read_turns([_turn(message) for message in as_list(talk["messages"])], ledger, where)
     asked, replies = split_answer(turns)
     if not asked:
@@ -240,7 +240,7 @@ def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dic
 
 
 def _turn(message: object) -> object:
-    """A message with its contexts where evalflow looks for them, and results of tools as chat APIs have them."""
+    """A message with contexts in evalflow's place, and tool results in the form of chat APIs."""
     turn = dict(as_map(message))
     passages = _passages(turn.get("context"))
     if passages is not None:

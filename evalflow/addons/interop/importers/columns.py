@@ -1,4 +1,4 @@
-"""Objects of other tools' files that know which of their keys were read, so that no key gets lost without a line."""
+"""Objects of other tools' files that track which keys were read, so that every unread key is reported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _UNKNOWN = "evalflow has no place for it"
 
 
 class Columns:
-    """The keys of one object. What nobody reads is kept by `rest`, and what `rest` does not keep is listed by `close`.
+    """The keys of one object.
 
-    `get` reads a value with all that is in it; `child` and `children` read objects whose own keys are watched too. A
-    null, an empty text and NaN are missing: nothing is lost with them.
+    `rest` keeps the unread ones; `close` lists those that `rest` did not keep. `get` reads a value with everything in
+    it; `child` and `children` return objects whose keys are tracked, too. Null, "" and NaN count as missing, so losing
+    them does not matter.
 
     Attributes:
         where: Its place in the file.
-        path: The keys that lead to it from the row, with a dot behind; empty for the row itself.
+        path: The key path from the row to it, ending in a dot; empty for the row itself.
     """
 
     __slots__ = ("_data", "_inner", "_left", "_read", "path", "where")
@@ -37,7 +38,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """The keys that have a value, read or not."""
+        """The keys with a value, read or not."""
         return [name for name, value in self._data.items() if not is_missing(value)]
 
     def __contains__(self, name: str) -> bool:
@@ -45,24 +46,24 @@ class Columns:
 
     @property
     def declared(self) -> list[str]:
-        """All keys, those without a value too."""
+        """All keys, including those without a value."""
         return list(self._data)
 
     def declares(self, name: str) -> bool:
-        """Whether there is such a key, with or without a value."""
+        """Whether the key exists, with or without a value."""
         return name in self._data
 
     def has(self, name: str) -> bool:
-        """Whether a key has a value, or one that begins with it and a dot."""
+        """Whether the key, or one that begins with it and a dot, has a value."""
         return name in self or any(item.startswith(f"{name}.") for item in self.names)
 
     def peek(self, name: str) -> object:
-        """The value of a key, which does not count as read; None if it is missing."""
+        """The value of a key, without marking it as read; None if missing."""
         value = self._data.get(name)
         return None if is_missing(value) else value
 
     def get(self, *names: str) -> object:
-        """The value of the first key that has one, read; None if none has. The other keys stay unread."""
+        """Read the first of the keys that has a value; None if none has. The other keys stay unread."""
         for name in names:
             if name in self:
                 self._read.add(name)
@@ -70,7 +71,7 @@ class Columns:
         return None
 
     def text(self, *names: str) -> str:
-        """The text or number of the first key that has a value, read, as text; empty if none has one.
+        """Read the first of the keys that has a value as text (numbers too); "" if none has.
 
         Untranslatable for a boolean, a list or an object.
         """
@@ -78,19 +79,19 @@ class Columns:
         return "" if name is None else text_of(self.get(name), name)
 
     def said(self, *names: str) -> object:
-        """As `get`, of a recorded answer: an empty text is one too, where no key has another."""
+        """As `get`, for a recorded answer: "" is accepted if no key has another value."""
         answer = self.get(*names)
         return "" if answer is None and any(self._data.get(name) == "" for name in names) else answer
 
     def number(self, name: str) -> float | None:
-        """A number of at least 0, also as a cell holds it, read; None, and the key unread, for anything else."""
+        """Read a number of at least 0, or a cell's text of one. For anything else None, and the key stays unread."""
         number = number_of(self.peek(name))
         if number is not None:
             self._read.add(name)
         return number
 
     def spread(self, starts: tuple[str, ...]) -> dict[str, object]:
-        """The values of the keys with one of these beginnings, read, by what follows it; JSON texts are parsed."""
+        """Read the keys with one of these prefixes: their values by the rest of the key; JSON texts are parsed."""
         values: dict[str, object] = {}
         for name in self.names:
             start = next((item for item in starts if name.startswith(item)), None)
@@ -99,7 +100,7 @@ class Columns:
         return values
 
     def child(self, name: str) -> Columns:
-        """The object of a key, also as JSON text; empty for anything else, and then the key stays unread."""
+        """The object of a key, also if it is JSON text. For anything else it is empty, and the key stays unread."""
         if name not in self._inner:
             value = parsed(self.peek(name))
             is_object = isinstance(value, Mapping)
@@ -109,7 +110,7 @@ class Columns:
         return inner[0] if inner else Columns({}, self.where, f"{self.path}{name}.")
 
     def children(self, name: str) -> list[Columns]:
-        """The objects in the list of a key, also as JSON text; empty, and the key unread, if not all are objects."""
+        """The objects in a key's list or JSON text; if not all are objects, empty, and the key stays unread."""
         if name not in self._inner:
             items = objects_in(parsed(self.peek(name))) or []
             self._inner[name] = [self._wrapped(item, f"{name}[{number}]") for number, item in enumerate(items)]
@@ -117,13 +118,13 @@ class Columns:
         return self._inner[name]
 
     def leave(self, reason: str, *names: str, hint: str = "") -> None:
-        """List keys that are of no use here, unless they were read."""
+        """List useless keys in the ledger, unless they were read."""
         for name in names:
             if name in self and name not in self._read and self._data[name] not in ([], {}):
                 self._left[name] = (reason, hint)
 
     def rest(self) -> dict[str, object]:
-        """All that was neither read nor left, which counts as read from now on; lists keep the order of their items."""
+        """Everything neither read nor left; it counts as read from now on. Lists keep the order of their items."""
         unread: dict[str, object] = {}
         for name in self.names:
             if name in self._left:
@@ -157,7 +158,7 @@ class Columns:
 
 
 def joined(*parts: Mapping[str, object]) -> dict[str, object]:
-    """All that some objects say: a key that an earlier one has with another value gets a number, such as `source_2`."""
+    """Merge objects: a key that an earlier object has with another value gets a number, such as `source_2`."""
     whole: dict[str, object] = {}
     for part in parts:
         for name, value in part.items():
@@ -179,7 +180,7 @@ def leaves(value: object, key: str = "") -> Iterator[tuple[str, object]]:
 
 
 def finite(value: object, ledger: Ledger, where: str) -> object:
-    """The value with null for NaN, which is missing, and for an infinite number, which is listed."""
+    """The value with null for NaN (missing) and for infinite numbers (listed)."""
     if isinstance(value, float) and not isfinite(value):
         if value == value:
             ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
@@ -190,7 +191,7 @@ def finite(value: object, ledger: Ledger, where: str) -> object:
 
 
 def number_of(value: object) -> float | None:
-    """A number of at least 0, such as seconds or dollars, also where a cell holds it as text."""
+    """A number of at least 0, such as seconds or dollars, also if a cell has it as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -201,12 +202,12 @@ def number_of(value: object) -> float | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value says nothing: null, an empty text or NaN."""
+    """Whether a value counts as missing: null, "" or NaN."""
     return value is None or value == "" or (isinstance(value, float) and value != value)
 
 
 def parsed(value: object) -> object:
-    """The value of a text that is JSON: an object, a list, or a text in quotes. Other values as they are."""
+    """Parse a text that is a JSON object, list or quoted text; other values are unchanged."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
         return value
     try:

@@ -20,7 +20,7 @@ _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use"})
 
 
 HISTORY = ("chat_history", "history", "conversation_history")
-"""Names of the turns before a question."""
+"""Column names of the turns before a question."""
 
 
 def are_messages(value: object) -> bool:
@@ -40,9 +40,10 @@ def _is_message(value: object) -> bool:
 
 
 def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: bool = False) -> list[Message]:
-    """The messages of a conversation. Those that cannot be read, such as one that says nothing, are listed.
+    """The messages of a conversation.
 
-    Untranslatable, if it must be `ordered`, for one that no target can be asked.
+    Unreadable ones, such as empty messages, are listed. With `ordered`, Untranslatable if no target can be asked with
+    them.
     """
     taken: list[object] = []
     broken: list[tuple[object, str]] = []
@@ -66,7 +67,7 @@ def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: 
 
 
 def _with_rest(item: object, messages: Sequence[Message]) -> object:
-    """The item, with what it says beyond its message in the metadata, such as where a text is from."""
+    """The item, with its further keys, such as the source of a text, moved to the metadata."""
     outer = as_map(item)
     wrapped = next((key for key in ("kwargs", "data") if isinstance(outer.get(key), Mapping)), "")
     message = as_map(outer[wrapped]) if wrapped else outer
@@ -88,7 +89,7 @@ def _texts(message: Message) -> int:
 
 
 def history_in(row: Mapping[str, object], ledger: Ledger, where: str) -> tuple[str, list[dict[str, object]]]:
-    """The key of the turns before a question, and the turns, in a chat's form or prompt flow's; empty without any."""
+    """The key of the turns before a question, and the turns (chat or prompt flow format); empty without any."""
     name = next((name for name in HISTORY if as_list(parsed(row.get(name)))), "")
     turns = as_list(parsed(row.get(name)))
     try:
@@ -99,37 +100,37 @@ def history_in(row: Mapping[str, object], ledger: Ledger, where: str) -> tuple[s
 
 
 def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
-    """The messages up to the last of the user, and those that answer it."""
+    """The messages up to the user's last, and the messages after it, which answer it."""
     last = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
     return messages[: last + 1], messages[last + 1 :]
 
 
 def said_in(messages: Sequence[Message]) -> str | None:
-    """What the assistant said in messages that answer a user; None without messages of the assistant."""
+    """The assistant's text in messages that answer a user; None without messages of the assistant."""
     texts = [message.content for message in messages if message.role == "assistant"]
     return "\n".join(text for text in texts if text) if texts else None
 
 
 def about_answer(messages: Sequence[Message]) -> dict[str, object]:
-    """What messages that answer a user say beside their texts, as the answer's metadata."""
+    """Further keys of the messages that answer a user, as the answer's metadata."""
     parts = ({"parts": list(message.parts)} if message.parts else {} for message in messages)
     return joined(*chain.from_iterable(zip((message.metadata or {} for message in messages), parts, strict=True)))
 
 
 def calls_in(messages: Iterable[Message]) -> list[dict[str, object]]:
-    """All calls of tools in a conversation, as evalflow's own {name, arguments}."""
+    """All tool calls of a conversation, as evalflow's {name, arguments}."""
     made = (call for message in messages for call in message.tool_calls)
     return [{"name": call["function"]["name"], "arguments": parsed(call["function"]["arguments"])} for call in made]
 
 
 def steps_in(messages: Sequence[Message]) -> list[dict[str, object]]:
-    """The calls of tools in a conversation; if tools replied after the user's last turn, all messages instead."""
+    """The tool calls of a conversation; if tools replied after the user's last turn, all messages instead."""
     _, replies = split_answer(messages)
     return message_rows(messages) if any(item.role == "tool" for item in replies) else calls_in(messages)
 
 
 def message_rows(messages: Iterable[Message]) -> list[dict[str, object]]:
-    """The messages as data/ has them."""
+    """The messages in the format of data/."""
     rows = [
         {"role": message.role, "content": message.content, **(message.api or {}), "metadata": message.metadata}
         for message in messages
@@ -138,7 +139,7 @@ def message_rows(messages: Iterable[Message]) -> list[dict[str, object]]:
 
 
 def plain_calls(value: object) -> list[dict[str, object]] | None:
-    """A list of calls in any tool's form as {name, arguments}, with their further keys; None if one has no name."""
+    """A list of calls in any tool's format as {name, arguments} and further keys; None if a call has no name."""
     listed = parsed(value)
     if not isinstance(listed, list):
         return None

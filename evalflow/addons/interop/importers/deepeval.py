@@ -72,18 +72,18 @@ _HINTS: Mapping[str, str] = {
     "step efficiency": "metric=step_efficiency, a share of steps instead of a grade",
 }
 _LOWER = frozenset({"hallucination", "bias", "toxicity"})
-"""Metrics of which less was better until version 3."""
+"""Metrics for which lower was better until version 3."""
 _VARYING = _LOWER | {"misuse", "pii leakage", "role violation", "non advice"}
-"""Metrics whose direction is another one in some versions: what a file says of them counts alone."""
+"""Metrics whose direction differs between versions: only the file decides."""
 _OPPOSITE = frozenset({"pii leakage"})
-"""Metrics whose number rises where that of evalflow's metric falls."""
+"""Metrics whose scores run opposite to evalflow's metric."""
 _ABOUT = ("name", "comments", "completion_time", "token_cost")
 _SOURCE = re.compile(r"deepeval_source=(?P<path>.*?),deepeval_context=(?P<text>.*)", re.DOTALL)
 _JOINED = "passages in one cell are told apart by |, which they may have themselves"
 
 
 def _plain(name: str) -> str:
-    """The name of a metric in lower case; of one with criteria of its own, such as `Tone [GEval]`, its kind."""
+    """The name of a metric in lower case; for one with its own criteria, such as `Tone [GEval]`, its kind."""
     bracket = re.search(r"\[([^\]]+)\]\s*\Z", name)
     return (bracket[1] if bracket else name).strip().lower().replace("-", " ").removesuffix(" metric")
 
@@ -110,7 +110,7 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
 
 
 def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object]]:
-    """The scores of a row. What the run says of each, such as its reason, stays in the variable metrics_data."""
+    """The scores of a row. Their further keys, such as the reason, stay in the variable metrics_data."""
     for item in as_list(_peek(row, "metrics_data")):
         metric = {_snake(key): value for key, value in as_map(item).items()}
         name, success, score = score_name(metric, "name"), metric.get("success"), score_number(metric.get("score"))
@@ -208,7 +208,7 @@ class _GoldenReader:
         return case
 
     def _conversation(self) -> dict[str, object]:
-        """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
+        """Turns as messages with their contexts; the assistant's last turn is the answer."""
         listed = as_list(parsed(_peek(self.row, "turns")))
         if not listed and _peek(self.row, "scenario"):
             return self._scenario()
@@ -233,7 +233,7 @@ class _GoldenReader:
         return {name: self.get(key) for name, key in parts.items() if isinstance(_peek(self.row, key), str)}
 
     def _contexts(self, key: str) -> list[object] | None:
-        """The passages of a key, read; None, and the key unread, if they are missing or not texts."""
+        """Read the passages of a key. If they are missing or not texts, None, and the key stays unread."""
         contexts = parsed(_peek(self.row, key))
         if isinstance(contexts, str):
             contexts = _split(contexts)
@@ -245,7 +245,7 @@ class _GoldenReader:
 
 
 def _with_calls(turn: object) -> object:
-    """A turn with its calls of tools where a message of a chat has them; as deepeval wrote them they stay beside it."""
+    """A turn with its tool calls in chat format; deepeval's own keys are kept beside them."""
     message = as_map(turn)
     key = next((name for name in ("tools_called", "toolsCalled") if as_list(message.get(name))), None)
     calls = plain_calls(message[key]) if key else None
@@ -253,7 +253,7 @@ def _with_calls(turn: object) -> object:
 
 
 def _turn(message: Message) -> Message:
-    """The message with what was retrieved for it where evalflow looks for it."""
+    """The message with its contexts in evalflow's place."""
     about = dict(message.metadata or {})
     key = next((name for name in ("retrieval_context", "retrievalContext") if name in about), None)
     passages = [_passage(item) for item in as_list(about.get(key or ""))]
@@ -264,7 +264,7 @@ def _turn(message: Message) -> Message:
 
 
 def _split(cell: str) -> list[str]:
-    """The passages that deepeval joined; the whole cell if its lines are not passages, as in a table."""
+    """Split the passages that deepeval joined; the whole cell if its lines are not passages, as in a table."""
     parts = cell.split("|")
     is_text = any(not part.strip() or part != part.strip("\n") for part in parts)
     return [cell] if is_text else [part.strip() for part in parts]

@@ -1,6 +1,6 @@
 """Exports of platforms in JSON, JSON lines and CSV: rows with input, output, expected output, scores and metadata.
 
-A platform is a table of names. A field may also be spread over columns, such as `inputs.question` or `input_question`.
+A platform is a table of names. A field may be spread over columns, such as `inputs.question` or `input_question`.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Scores = Iterator[tuple[object, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
 _CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
-"""Fields that may also be spread over columns such as `input_question`."""
+"""Fields that may be spread over columns, such as `input_question`."""
 _IDS = ("id", "run_id", "traceId", "trace_id")
 _SPEAKERS = frozenset({"role", "type"})
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The names that a tool's exports use. Of several names, the first that a row has counts.
+    """The names that a tool's exports use. If there are several, the first one in a row counts.
 
     Attributes:
         tool: The tool's name, for people.
         column: The column of data/ that holds its scores.
-        asked, said, expected: Where the input, the recorded answer and the reference are.
+        asked, said, expected: The columns of the input, the recorded answer and the reference.
         runs: A row with one of these columns is a run, and its output is the answer; in other rows it is the
             reference. Empty: it is always the answer.
         scores: The scores of a row.
-        scored: The id of the row that a row of scores is about; empty for other rows. Such rows may be in files
-            of their own, beside the others in one folder.
+        scored: Returns the id of the row that a row of scores is about; empty for other rows. Rows of scores may be in
+            separate files of one folder.
         scores_in: The column of a row that has the list of its scores.
-        part_of: Why a row is a part of a case instead of a case; empty if it is a case.
-        lists: Keys of an object below which the rows are.
-        number, group, failure: Where the row's own id, the id of related rows, and an error are.
+        part_of: Returns why a row is part of a case, not a case; empty if it is a case.
+        lists: Keys of an object that hold the rows.
+        number, group, failure: The columns of the row's id, of the id of related rows, and of an error.
         seconds, dollars: Time and cost of the answer.
-        encoded: Inputs and outputs are JSON texts in every format, not in CSV alone.
-        references: The keys of the reference in an object of expected values, whose other keys are variables.
-        opened: Reads the rows of a file in the tool's own forms; None: as any table or list.
-        hint: How the tool writes such a file.
+        encoded: Inputs and outputs are JSON texts in every format, not only in CSV.
+        references: The keys of the reference in an object of expected values; its other keys become variables.
+        opened: Reads rows from the tool's own file formats; None: any table or list.
+        hint: How to create such a file with the tool.
     """
 
     tool: str
@@ -92,7 +92,7 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
 
 
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
-    """One file of rows, with their scores in other files."""
+    """Find the file of rows in a folder, and the other files with their scores."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
     beside = [path for path in files if platform.scored(_first(platform, path))]
     others = [path for path in files if path not in beside]
@@ -112,7 +112,7 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
 
 
 class _ScoreStore:
-    """Scores of other files in a temporary database, by the id of what they are about."""
+    """Scores of other files in a temporary database, by the id of the row that they score."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -124,7 +124,7 @@ class _ScoreStore:
         self._database.executemany("INSERT INTO score VALUES (?, ?, ?)", rows)
 
     def joined(self, column: str, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-        """Each row with its scores in a column; those are taken out of the store."""
+        """Each row with its scores in a column; they are removed from the store."""
         for row in rows:
             about = str(next((row.data[name] for name in _IDS if row.data.get(name)), ""))
             taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
@@ -133,7 +133,7 @@ class _ScoreStore:
             yield SourceRow(row.where, {**row.data, column: [*own, *scores]}) if scores else row
 
     def left(self) -> Iterator[str]:
-        """The places of scores whose row did not come."""
+        """The places of scores whose row was not found."""
         for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
             yield where
 
@@ -155,7 +155,7 @@ def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterat
 
 
 def field_of(row: Columns, names: Sequence[str]) -> object:
-    """The value under the first of the names that has one; else an object of the columns that begin with one."""
+    """The value of the first name that has one; else an object of the columns that begin with a name."""
     field = row.get(*names)
     for name in names if field is None and not any(map(row.declares, names)) else ():
         starts = (f"{name}.", f"{name}_") if name in _SPREAD else (f"{name}.",)
@@ -226,19 +226,19 @@ def _same(value: object) -> object:
 
 
 def _is_blank(value: object, platform: Platform) -> bool:
-    """Whether an input or output has no part at all; what a platform encodes as JSON may be such a text."""
+    """Whether an input or output is empty; if the platform encodes JSON, also a text of an empty value."""
     return value in ({}, []) and not platform.encoded
 
 
 def _structured(cell: object) -> object:
-    """The object or list that a cell holds; a text in quotes is a text that has quotes."""
+    """The object or list in a cell's text. A text in quotes stays a text with quotes."""
     return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
 
 
 def input_of(asked: object, ledger: Ledger, where: str) -> dict[str, object]:
-    """The question or messages, and all that an input of several parts holds as variables.
+    """The question or messages, and the parts of a composite input as variables.
 
-    Untranslatable for messages that cannot be asked as they are.
+    Untranslatable for messages that cannot be sent unchanged.
     """
     parts = as_map(asked)
     listed = as_list(parts.get("messages", asked))
@@ -260,7 +260,7 @@ def input_of(asked: object, ledger: Ledger, where: str) -> dict[str, object]:
 
 
 def asks_nothing(case: Mapping[str, object]) -> bool:
-    """Whether a case has neither messages nor a question that is not blank."""
+    """Whether a case has neither messages nor a non-blank question."""
     question = case.get("question")
     return not case.get("messages") and not (isinstance(question, str) and question.strip())
 
@@ -268,10 +268,10 @@ def asks_nothing(case: Mapping[str, object]) -> bool:
 def answer_of(
     output: object, about: dict[str, object], ledger: Ledger, where: str, cell: object = None
 ) -> dict[str, object]:
-    """The answer in an output, and the steps of an agent that its messages are.
+    """The answer in an output, and the agent's steps if it has messages.
 
-    What the output holds beside the text goes to `about`, the answer's metadata, as `output`. An output that was parsed
-    from the text of a `cell`, and has no text of its own, is that text.
+    Anything besides the text goes to `about`, the answer's metadata, as `output`. If an output was parsed from the text
+    of a `cell` and contains no text, that text is the answer.
     """
     turns = as_list(as_map(output).get("messages", output))
     if are_messages(turns):
@@ -293,16 +293,17 @@ def answer_of(
 
 
 def _written(value: object, text: str, cell: object) -> str:
-    """The text of a value; if that is its JSON, as the file has it."""
+    """The text of a value; if that is JSON, in the file's own notation."""
     return cell if isinstance(cell, str) and not isinstance(value, str) and text == output_text(value) else text
 
 
 def reference_of(
     expected: object, variables: dict[str, object], name: str, cell: object = None, references: Sequence[str] = ()
 ) -> dict[str, object]:
-    """The reference, or several. What it holds beside the text is a variable of its own name.
+    """The reference, or several.
 
-    Of an object with named parts the reference is under one of `references`, and the other parts are variables.
+    Anything besides the text becomes a variable of its own name. In an object with named parts the reference is the key
+    in `references`; the other parts become variables.
     """
     items = as_list(expected)
     if items and all(isinstance(item, str) for item in items):
@@ -319,13 +320,13 @@ def reference_of(
 
 
 def _is_whole(value: object, text: str) -> bool:
-    """Whether a text is all that a value says."""
+    """Whether a value contains nothing but this text."""
     parts = {name: part for name, part in as_map(value).items() if name not in _SPEAKERS and not is_missing(part)}
     return value == text or output_text(value) == text or list(parts.values()) == [text]
 
 
 def spoken_text(value: object) -> str:
-    """The text of an output: itself, the one that an object holds, or what the last message says; else JSON."""
+    """The text of an output: itself, an object's only text, or the last message's text; else JSON."""
     if isinstance(value, str):
         return value
     parts = as_map(value)
@@ -351,7 +352,7 @@ def spoken_text(value: object) -> str:
 
 
 def _contexts(value: object) -> list[str] | None:
-    """The texts of what was retrieved, empty if nothing was; None if the value does not say, or not as texts."""
+    """The texts of the retrieved contexts, empty if nothing was retrieved; None if unknown or not texts."""
     parts = as_map(value)
     listed = next((as_list(parts[name]) for name in _CONTEXTS if isinstance(parts.get(name), list)), None)
     texts = [item if isinstance(item, str) else as_map(item).get("page_content") for item in listed or ()]

@@ -1,4 +1,4 @@
-"""Shared parts of importers: validation of other tools' files, and config groups as YAML that Hydra reads correctly."""
+"""Shared parts of importers: validation of other tools' files, and config groups written as YAML for Hydra."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 Options = dict[str, dict[str, object]]
-"""The YAML of the files of a group, by their keys."""
+"""The content of a group's files, by key."""
 _QUESTIONS = ("question", "query", "input", "user_input", "message", "user_message", "prompt", "text", "topic")
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that is read from an environment variable when it is needed, with the words that stand around it."""
+    """A value read from an environment variable when needed, with the text before and after it."""
 
     variable: str
     before: str = ""
@@ -43,7 +43,7 @@ class Secret:
 
 @dataclass(slots=True)
 class DataFile:
-    """Rows that are written as JSON lines, and counted."""
+    """Writes rows as JSON lines and counts them."""
 
     _file: TextIO
     ledger: Ledger
@@ -60,10 +60,10 @@ class DataFile:
 
 @dataclass(slots=True)
 class ImportedExperiment:
-    """An experiment: what it chooses of other groups, and its own keys.
+    """An experiment: its choices of other groups, and its own keys.
 
     Attributes:
-        target, judge: The keys of the imported ones that it chooses; empty for those of the run.
+        target, judge: The imported target and judge that it chooses; empty: the run's.
         generate: As in the configuration.
         more: Its further keys, such as `repeats`.
     """
@@ -85,16 +85,16 @@ class ImportedExperiment:
 
 @dataclass(slots=True)
 class ImportedConfig:
-    """Other tools' definitions as evalflow's config groups, by key.
+    """Other tools' definitions, converted to evalflow's config groups, by key.
 
     Attributes:
         datasets, metrics, targets, judges, experiments: The content of each file in conf/.
         prompts: The text of each file in prompts/, by its path there.
         data: Finished files, by their names in data/.
         notes: What changed.
-        ledger: What was found, taken and left out.
+        ledger: Counts of what was found, taken and left out.
         unjudged: The experiments that need no language model as judge, or name one.
-        has_one_system: Whether it has the recorded results of one system, to be compared with those of others.
+        has_one_system: Whether it has one system's recorded results, which can be compared with other systems'.
     """
 
     datasets: Options = field(default_factory=Options)
@@ -130,15 +130,15 @@ class ImportedConfig:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """One import: what is read, the name of what is written, and where rows are kept until all is known to be right.
+    """One import: the file, the name of the result, and the place of rows until everything is validated.
 
     Attributes:
         path: The file to import.
         name: The key of the datasets and experiments that are written.
         scratch: A temporary folder on the same disk as data/.
-        root: The folder that links may not leave; null: that of the file.
-        is_named: Whether the user chose the name; else it is that of the file.
-        same: The dataset whose cases the file has, answered by another system; None: cases of its own.
+        root: The folder that links must not leave; null: the file's.
+        is_named: Whether the user chose the name; else it is the file's.
+        same: The dataset whose cases the file answers by another system; None: the file has new cases.
     """
 
     path: Path
@@ -156,7 +156,7 @@ class ImportSource:
 
     @contextmanager
     def database(self) -> Generator[sqlite3.Connection]:
-        """A temporary database, for rows that may lie anywhere in files of any size."""
+        """A temporary database, to join rows of files of any size."""
         database = sqlite3.connect(self.scratch / "rows.db")
         try:
             database.execute("PRAGMA journal_mode = OFF")
@@ -177,14 +177,14 @@ class ImportSource:
 
 
 def dataset_option(key: str, description: str, **changes: object) -> dict[str, object]:
-    """The YAML of a dataset in data/KEY.jsonl, whose columns have the names of case fields."""
+    """The YAML of a dataset in data/KEY.jsonl whose columns are case fields."""
     return {"description": description, "path": f"data/{key}.jsonl", "format": "jsonl", "group": None, **changes}
 
 
 def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[str, object]) -> None:
-    """Write a judge of its own file, and choose it in all experiments: another one chosen instead takes nothing of it.
+    """Write a judge as a separate file and choose it in all experiments.
 
-    `choice` is the judge that it starts from.
+    `choice` is the judge that it extends. Choosing another judge then keeps none of its keys.
     """
     imported.judges[key] = {"defaults": [choice, "_self_"], **values}
     for experiment in imported.experiments.values():
@@ -193,14 +193,14 @@ def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[s
 
 
 def generate_for(answered: int, total: int) -> bool | str:
-    """What an experiment generates where some of all cases have answers."""
+    """The experiment's `generate`, if `answered` of `total` cases have answers."""
     return False if answered == total else "missing" if answered else True
 
 
 def metric_option(
     kind: str, family: str, description: str, needs: Sequence[str] = (), threshold: float | None = None, **own: object
 ) -> dict[str, object]:
-    """The YAML of a metric; `own` are the keys of its kind."""
+    """The YAML of a metric; `own` are the keys of the metric's kind."""
     return {
         "kind": kind,
         "family": family,
@@ -242,7 +242,7 @@ def first_file(name: str, folders: Iterable[Path]) -> Path | None:
 
 
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:
-    """Derive a config key from any name: lower-case letters, digits and _, a letter first, and not in `taken`."""
+    """Derive a config key that is not in `taken` from a name: lower-case letters, digits and _, a letter first."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
     key = words if words[:1].isalpha() else f"{fallback}_{words}".rstrip("_")
@@ -251,12 +251,12 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 
 
 def output_text(value: object) -> str:
-    """An answer that is not text as JSON, which is how other tools compare it."""
+    """An answer as text; JSON if it is not text, as other tools compare it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def question_of(variables: Mapping[str, object], prompt: str) -> str:
-    """The variable that is called so, else the only text among them, else the filled prompt, else all texts."""
+    """The variable `question`, else the only text among the variables, else the filled prompt, else all texts."""
     texts = {name: value for name, value in variables.items() if isinstance(value, str) and value.strip()}
     named = next((texts[name] for name in _QUESTIONS if name in texts), None)
     if named is not None:
@@ -265,7 +265,7 @@ def question_of(variables: Mapping[str, object], prompt: str) -> str:
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
-    """All secrets in a value of an option."""
+    """All `Secret`s in a value of an option."""
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):
@@ -277,7 +277,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 def _revealed(value: object) -> object:
-    """The value with secrets as interpolations, which `escaped` must not see."""
+    """The value with secrets as interpolations; must come after `escaped`."""
     if isinstance(value, Mapping):
         return {key: _revealed(inner) for key, inner in as_map(value).items()}
     if isinstance(value, list):

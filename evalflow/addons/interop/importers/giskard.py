@@ -1,7 +1,7 @@
 """Import of Giskard Hub's scenarios: its current export with interactions, and the older one with messages; or CSV.
 
-An interaction is a case: the turns before it, its own messages, and its checks. What Giskard calls the output of an
-interaction is an example answer, on which checks can be tried.
+An interaction is a case: the turns before it, its own messages, and its checks. Giskard's output of an interaction
+becomes an example answer, on which checks can be tried.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CUSTOM = "the file does not say what it tests: declare it as a custom check, do
 
 
 def read_giskard(source: ImportSource) -> ImportedConfig:
-    """Import one file of scenarios; UserError if it has none. Drafts, and checks without a like, are listed."""
+    """Import one file of scenarios; UserError if it has none. Drafts, and checks without an equivalent, are listed."""
     path = source.path
     source.expect_file(_HINT)
     imported = ImportedConfig(ledger=Ledger((PARTS[0], "checks")))
@@ -68,7 +68,7 @@ def read_giskard(source: ImportSource) -> ImportedConfig:
 
 
 def _declared(row: Mapping[str, object]) -> Mapping[str, object]:
-    """A scenario of any form with its interactions; other keys stay as they are."""
+    """A scenario of either format with its interactions; other keys are unchanged."""
     if "interactions" in row:
         return {**row, "interactions": parsed(row["interactions"])}
     at = {part: next((name for name in names if not is_missing(row.get(name))), "") for part, names in _OLDER.items()}
@@ -106,7 +106,7 @@ def _check(identifier: str, key: str, value: object) -> dict[str, object] | None
 
 
 def _interactions(scenario: Mapping[str, object], where: str) -> Iterator[Columns]:
-    """A row for each interaction, with the messages of those before it; all keys of the scenario go to the first."""
+    """A row for each interaction, with the messages before it. The first row has all keys of the scenario."""
     declared = as_list(scenario.get("interactions"))
     ordered = sorted(declared, key=_position) if all(isinstance(entry, Mapping) for entry in declared) else declared
     about = {name: value for name, value in scenario.items() if name != "interactions"}
@@ -152,7 +152,7 @@ class _InteractionReader:
         declared = as_list(interaction.peek("checks"))
         checks = [check for item in declared if (check := self._check(item, ledger)) is not None]
         interaction.get("position")
-        if len(checks) == len(declared):  # otherwise all are kept as they are, beside those that were translated
+        if len(checks) == len(declared):  # otherwise all are kept unchanged, beside the translated ones
             interaction.get("checks")
         self.cases.asked |= {"checks": None} if checks else {}
         return case | ({"checks": checks} if checks else {})
@@ -174,7 +174,7 @@ class _InteractionReader:
         return case
 
     def _check(self, declared: object, ledger: Ledger) -> dict[str, object] | None:
-        """A check as evalflow has it; None for one without a like, which is listed."""
+        """The equivalent check of evalflow; None if there is none, which is listed."""
         check = as_map(declared)
         params: dict[str, object] = {}
         for key in ("spec", "override_spec", "params"):
@@ -215,7 +215,7 @@ def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
 
 
 def _example(interaction: Columns, ledger: Ledger, where: str) -> object:
-    """The example answer with its metadata; None, and the output unread, if it has none."""
+    """The example answer with its metadata. Without one None, and the output stays unread."""
     output = interaction.peek("output")
     parts = as_map(output)
     answer = parts.get("response", parts.get("output", output))

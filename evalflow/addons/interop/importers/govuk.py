@@ -69,7 +69,7 @@ _COLUMNS = {
 
 
 class _GovukMetric(BaseModel):
-    """A metric with its judge: as people write it, or below `llm_judge`, as the configuration beside results has it."""
+    """A metric with its judge, which people write directly, and the configuration beside results under `llm_judge`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -185,7 +185,7 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
 
 
 def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
-    """The case of an output; what else is in the row becomes its metadata."""
+    """The case of an output; further keys of the row become its metadata."""
     question, output = row.get("input", "question"), row.child("output")
     failure = output.get("error_message", "error", "response_error")
     message = output.get("message", "llm_answer") if failure is None else None
@@ -204,7 +204,7 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
 
 
 def _context(source: Columns) -> object:
-    """A chunk with what the tool says of it beside."""
+    """A chunk with its further keys."""
     chunk, rest = source.get("chunk"), source.rest()
     return {**({"text": chunk} if isinstance(chunk, str) else as_map(chunk)), **rest} if rest else chunk
 
@@ -277,7 +277,7 @@ def _metrics(config: _Config, path: Path, imported: ImportedConfig) -> dict[str,
 def _judge(
     metrics: Mapping[str, _GovukMetric], key: str, experiment: ImportedExperiment, imported: ImportedConfig
 ) -> None:
-    """The metrics' thresholds and own judges, and the judge that most of them share, in a file of its own."""
+    """Set the metrics' thresholds and own judges, and write the judge that most metrics share as a separate file."""
     asking = {name: (_endpoint(metric.model), metric.judge) for name, metric in metrics.items() if metric.model}
     common = Counter(choice for choice, _ in asking.values()).most_common(1)
     chosen = common[0][0] if common else ""
@@ -304,7 +304,7 @@ def _judge(
 
 
 def _address(choice: str) -> dict[str, object]:
-    """The keys of another judge: its address, the variable of its key, and how it is asked."""
+    """The keys of another judge: its address, its key's variable, and its reply format."""
     own = {key: value for key, value in _shipped("judge", choice).items() if key not in ("defaults", "model")}
     where = {"base_url": _BEDROCK} if choice == "bedrock" else {}
     return {"base_url": None, "mode": "json_schema", "strict": False, "logprobs": False, **own, **where}
@@ -317,7 +317,7 @@ def _endpoint(model: str) -> str:
 
 
 def _unmapped(config: _Config) -> Iterator[tuple[str, str, str]]:
-    """What of a file is left out: what it is, why, and what to do instead."""
+    """The parts of a file that are left out: name, reason, and what to do instead."""
     service = "it is the target's business"
     if config.claude_generation_model:
         hint = f"target.model={config.claude_generation_model}, where the target has a model"

@@ -29,13 +29,13 @@ LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; the old scores a
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """A grader that evalflow has: either a check, filled for each case, or a metric and its prompt.
+    """A grader in evalflow's terms: either a check, filled for each case, or a metric and its prompt.
 
     Attributes:
         name: Its name in the file.
-        check: From the data of a case to the kind of check and its parameters.
+        check: Returns the kind of check and its parameters for a case's data.
         metric: The YAML of a metric; `prompt` is its text.
-        judge: The model that judges, with its settings, as keys of a judge; empty if it names none.
+        judge: The judge's model and settings, as keys of a judge; empty if the grader names none.
         where: Its place in the file.
         expected: The columns that the answer is compared with.
     """
@@ -61,14 +61,14 @@ def grader_of(declared: Columns) -> Grader:
 
 
 def passes_at(declared: Columns) -> float | None:
-    """The least score with which an answer passes a grader; None if it does not say."""
+    """A grader's passing score; None if it has none."""
     if declared.peek("type") in ("string_check", "label_model"):
         return 1.0
     return as_number(declared.peek("pass_threshold"))
 
 
 def column_text(template: object, item: Mapping[str, object]) -> str:
-    """A template over `item`, filled; ValueError for a column that the case does not have."""
+    """Fill a template over `item`; ValueError for a column that the case lacks."""
 
     def value(tag: re.Match[str]) -> str:
         column = _COLUMN.fullmatch(tag[1])
@@ -89,7 +89,7 @@ def column_text(template: object, item: Mapping[str, object]) -> str:
 
 
 def prompt_of(messages: object) -> str:
-    """A grader's messages as a prompt in Jinja; the answer stands between delimiters that it cannot contain."""
+    """A grader's messages as a prompt in Jinja. The answer is put between delimiters that it cannot contain."""
     parts: list[str] = []
     for message in as_list(messages) or [messages]:
         content: object = as_map(message).get("content") if isinstance(message, Mapping) else message
@@ -172,7 +172,7 @@ def _text_similarity(name: str, declared: Columns) -> Grader:
 def rubric_option(
     description: str, scale: Mapping[str, object], threshold: float | None, prompt: str
 ) -> dict[str, object]:
-    """The YAML of a rubric, which needs the fields that the text of its prompt names."""
+    """The YAML of a rubric; `needs` are the fields that its prompt names."""
     needs = [field for field in ("question", "answer", "reference", "vars") if re.search(rf"\{{\{{ {field}\b", prompt)]
     return metric_option("rubric", "imported", description, needs, threshold, scale=dict(scale))
 

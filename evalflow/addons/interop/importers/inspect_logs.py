@@ -1,6 +1,6 @@
 """Import of Inspect's logs: .eval, a zip of a header and samples, or .json.
 
-Newer versions compress the members of the zip by zstd, for which the package zstandard is needed.
+Newer versions compress the zip's members by zstd, which needs the package zstandard.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow | Prob
 
 
 def _compressed(path: Path, about: zipfile.ZipInfo, where: str) -> bytes:
-    """The compressed bytes of a member, which stand behind a header of their own."""
+    """The compressed bytes of a member, which follow its local header."""
     with path.open("rb") as file:
         file.seek(about.header_offset)
         header = file.read(30)
@@ -175,7 +175,7 @@ def _asked(row: Columns, ledger: Ledger) -> dict[str, object]:
 
 
 def _texts(row: Columns, name: str) -> list[str]:
-    """The texts of a key, read; empty, and the key unread, if it has something else."""
+    """Read the texts of a key. If it has anything else, empty, and the key stays unread."""
     value = row.peek(name)
     texts = as_list(value) or [value]
     known = texts_in(texts)
@@ -186,7 +186,7 @@ def _texts(row: Columns, name: str) -> list[str]:
 
 
 def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
-    """The answer of the first choice, or the reason why it is missing; other choices stay in the variable `output`."""
+    """The first choice's answer, or why it is missing; other choices stay in the variable `output`."""
     failure = row.child("error").get("message")
     if failure is not None:
         return {"failure": failure if isinstance(failure, str) else output_text(failure)}
@@ -206,12 +206,12 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
 
 
 def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:
-    """What an agent did: its messages, the results of tools among them; empty, and unread, if it called none."""
+    """An agent's messages, with tool results. If it called no tool, empty, and the key stays unread."""
     declared = as_list(row.peek("messages"))
     inputs = len(as_list(row.peek("input"))) or 1
     turns = declared[inputs:] if len(declared) > inputs else declared
     if not any(as_list(as_map(turn).get("tool_calls")) for turn in turns):
-        if len(declared) <= inputs + 1:  # the input and the answer alone
+        if len(declared) <= inputs + 1:  # only the input and the answer
             row.get("messages")
         return []
     row.get("messages")
@@ -219,7 +219,7 @@ def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:
 
 
 def _message(declared: object, ledger: Ledger, where: str) -> dict[str, object]:
-    """A message of Inspect as chat APIs have it; images in files and sounds are listed."""
+    """A message of Inspect in chat API format; images in files and sounds are listed."""
     message = dict(as_map(declared))
     calls = as_list(message.get("tool_calls"))
     if calls:
@@ -247,7 +247,7 @@ def _part(part: object, ledger: Ledger, where: str) -> object:
 
 
 def _resolved(value: object, attachments: Mapping[str, object]) -> object:
-    """The value with the texts that Inspect stored apart put back where they belong."""
+    """The value with the texts that Inspect stores as attachments put back."""
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, dict):
@@ -257,7 +257,7 @@ def _resolved(value: object, attachments: Mapping[str, object]) -> object:
 
 
 def _scores(row: Columns) -> Iterator[tuple[str, object]]:
-    """Each value of each scorer; letters are grades, N means no answer. Explanations stay in the variable scores."""
+    """Each value of each scorer. Letters are grades; N is "no answer". Explanations stay in the variable scores."""
     for scorer, content in as_map(row.peek("scores")).items():
         value = as_map(content).get("value")
         for name, part in (

@@ -1,4 +1,4 @@
-"""Counts of an import: what was in the files, what was taken, and what was left out, with the reason."""
+"""Counts of an import: what the files have, what was taken, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from itertools import chain
 from evalflow.errors import Problem, UserError
 
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
-"""What to do about a program that scores."""
+"""The hint for a program that scores."""
 COLUMNS = "columns"
-"""The part under which keys of a source are counted, each once however many rows have it."""
-_MANY = 1000  # names of columns that are told apart
+"""The part under which the source's keys are counted, each once for any number of rows."""
+_MANY = 1000  # maximum names of columns counted separately
 _LINES = 5  # places kept of equal entries, so that a large file with one fault in every line stays small
 
 
 class Untranslatable(Exception):
-    """It has no counterpart; `reason` says why, `hint` what to do instead."""
+    """Raised for something without an equivalent; `reason` says why, `hint` what to do instead."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -32,11 +32,11 @@ class Untranslated:
     """Something that was not translated. Equal entries are counted together.
 
     Attributes:
-        part: What it is counted as, such as asserts.
-        what: What it is, as the file calls it.
+        part: The part it is counted in, such as asserts.
+        what: Its name in the file.
         reason, hint: Why it was left out, and what to do instead.
         count: How many.
-        places: `file:line` of the first of them.
+        places: `file:line` of the first entries.
     """
 
     part: str
@@ -55,8 +55,8 @@ class Untranslated:
 class Ledger:
     """Counts by part: `found` in the files, `took` over, and `left` out. The first is the sum of the other two.
 
-    Columns are counted by their names: one that was taken from any row is taken, and each value that was left out of it
-    is listed anyway. `importers.columns` counts them.
+    Columns are counted by name (in `importers.columns`): one that was taken from any row counts as taken; values left
+    out of it are listed anyway.
     """
 
     def __init__(self, parts: Sequence[str] = ()) -> None:
@@ -88,12 +88,12 @@ class Ledger:
         self.left(part, what, where, reason, hint)
 
     def take_column(self, name: str) -> None:
-        """Count a key of the source as taken: it is mapped to a field, or kept among the variables or the metadata."""
+        """Count a key of the source as taken: mapped to a field, or kept in variables or metadata."""
         if name in self._columns or len(self._columns) < _MANY:
             self._columns[name] = True
 
     def leave_column(self, name: str, where: str, reason: str, hint: str = "") -> None:
-        """List a value of a key of the source that was not taken."""
+        """List a value that was not taken, of a key of the source."""
         column = name if name in self._columns or len(self._columns) < _MANY else "others"
         self._columns.setdefault(column, False)
         self.left(COLUMNS, f"column {column}", where, reason, hint)
@@ -110,7 +110,7 @@ class Ledger:
             self.took(part)
 
     def nothing_taken(self, otherwise: Problem, part: str | None = None) -> UserError:
-        """The error of an import that has nothing to write: all that was left out (of a part), or else the problem."""
+        """The error for an import with nothing to write: lists what was left out (of a part), else `otherwise`."""
         left = [item for item in self.left_out if part in (None, item.part)]
         return UserError(
             [Problem(f"{item.what}: {item.reason}", item.where, item.hint) for item in left] or [otherwise]
@@ -133,7 +133,7 @@ class Ledger:
         return counts
 
     def expect_balanced(self) -> None:
-        """Raise RuntimeError, a bug in evalflow, if anything that was found was neither taken nor listed."""
+        """Raise RuntimeError (a bug in evalflow) if anything found was neither taken nor listed."""
         wrong = [
             f"of {item} {part} {taken} were taken and {left} listed"
             for part, (item, taken, left) in self.counts().items()

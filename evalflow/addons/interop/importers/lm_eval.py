@@ -38,7 +38,7 @@ _OWN = frozenset(
     }
 )
 _LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter", "brier_score"})
-"""Metrics of which less is better, if no file of results says so."""
+"""Metrics for which lower is better, if no results file gives the direction."""
 
 
 def read_lm_eval(source: ImportSource) -> ImportedConfig:
@@ -61,7 +61,7 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
 
 
 def _file(path: Path) -> Path:
-    """The samples, or the results that lead to them."""
+    """The file of samples, or of results that name the samples."""
     if path.is_dir():
         results = sorted(
             file for pattern in ("*", "*/*") for file in path.glob(pattern) if _RESULTS.fullmatch(file.name)
@@ -81,7 +81,7 @@ def _task(path: Path) -> str:
 
 
 def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> dict[str, Path]:
-    """The file of samples of each task of the results; those without are listed."""
+    """The samples file of each task in the results; tasks without one are listed."""
     tasks = as_map(results.get("results"))
     date = _RESULTS.fullmatch(path.name)
     if not tasks:
@@ -146,7 +146,7 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
 
 
 def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
-    """The target, or several; None, and the target unread, if it is not text."""
+    """The target, or several. If it is not text, None, and the key stays unread."""
     target = sample.peek("target")
     items = as_list(target) if isinstance(target, list) else [target]
     texts = [_plain_text(item) for item in items]
@@ -168,7 +168,7 @@ def _plain_text(value: object) -> str | None:
 
 
 def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
-    """The first text that was generated, after the filter; what it was before is in the metadata."""
+    """The first generated text after filtering; the unfiltered text is in the metadata."""
     answers = [text for filtered_resp in as_list(sample.peek("filtered_resps")) for text in _texts(filtered_resp)]
     raw = [text for resp in as_list(sample.peek("resps")) for text in _texts(resp)]
     if not answers:
@@ -187,7 +187,7 @@ def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
 
 
 def _requests(arguments: object) -> Iterator[tuple[str, object]]:
-    """The prompt of each request, and the continuation whose likelihood was asked, or how a text was generated."""
+    """The prompt of each request, with the continuation whose likelihood was asked, or the generation settings."""
     for argument in as_list(arguments) or as_map(arguments).values():
         parts = as_list(argument) or list(as_map(argument).values())
         if parts and isinstance(parts[0], str):

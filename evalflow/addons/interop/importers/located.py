@@ -32,7 +32,7 @@ _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 
 
 class Broken(ValueError):
-    """The text is not what it should be; `problem` says why and where."""
+    """Raised if a text cannot be read; `problem` says why and where."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -71,7 +71,7 @@ class LocatedList(list[object]):
 
 
 def place(value: object, otherwise: str) -> str:
-    """Where an object stands in its file."""
+    """The place of an object in its file."""
     return value.where if isinstance(value, LocatedMap) else otherwise
 
 
@@ -92,7 +92,7 @@ def located_json(text: str, file: str) -> object:
     value = parse_json(text.encode(), file)
     if isinstance(value, Problem):
         raise Broken(value)
-    # JSON is YAML 1.2, but for tabs and surrogate pairs, whose text does not matter for lines.
+    # JSON is YAML 1.2 except for tabs and surrogate pairs, which do not affect line numbers.
     as_yaml = _PAIR.sub("??????", text.replace("\t", " "))
     try:
         expect_shallow(as_yaml)
@@ -110,14 +110,14 @@ class _Builder:
     text: str
 
     def whole(self, top: yaml.Node) -> object:
-        # Aliases may expand a file to some times its size, but not to any size.
+        # Aliases may expand a file, but only to a few times its size.
         if not expanded_size(top, {}) <= max(LARGEST, len(self.text) * 4):
             what = "with its aliases (*NAME) written out it has too many values"
             raise Broken(Problem(what, self._at(top), "write them out where they are needed"))
         return self._value(top, 0)
 
     def beside(self, value: object, node: yaml.Node) -> object:
-        """The value, parsed as JSON, with the lines of the same text parsed as YAML."""
+        """The value parsed as JSON, with the line numbers of the same text parsed as YAML."""
         if isinstance(value, dict) and isinstance(node, yaml.MappingNode):
             built = LocatedMap(self.file, self._line(node))
             declared = _pairs(node)
@@ -219,20 +219,20 @@ def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
 
 
 def resolved(document: LocatedMap) -> LocatedMap:
-    """The document with its references written out; UserError for one that leads nowhere, or to itself."""
+    """The document with all references resolved; UserError for a missing or circular one."""
     value = _Resolver(document).value(document, ())
     return value if isinstance(value, LocatedMap) else document
 
 
 class _Resolver:
-    """Writes out references, and counts what that makes."""
+    """Resolves references and limits the size of the result."""
 
     def __init__(self, document: LocatedMap) -> None:
         self._document = document
         self._count = 0
 
     def value(self, value: object, through: tuple[str, ...]) -> object:
-        """A value with all references in it written out."""
+        """A value with all references in it resolved."""
         self._count += bool(through)
         if self._count > _MOST_REFERRED:
             raise UserError(Problem(f"its references make more than {_MOST_REFERRED:,} values", self._document.where))

@@ -40,7 +40,7 @@ def _rows(path: Path) -> Iterator[SourceRow]:
 
 
 def _of_columns(path: Path) -> Iterator[SourceRow]:
-    """A table as pandas splits it, and as mlflow.evaluate logs it."""
+    """A table in pandas' split format, as mlflow.evaluate logs it."""
     table = as_map(read_document(path))
     names = texts_in(table.get("columns")) if table.get("columns") else []
     for number, row in enumerate(as_list(table.get("data"))):
@@ -75,7 +75,7 @@ def _expected(assessments: object) -> Iterator[tuple[str, object]]:
 
 
 def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
-    """A trace as a row: what is known of it, and the inputs and outputs of its outermost span."""
+    """A trace as a row: its own data, and inputs and outputs of its outermost span."""
     info, data = as_map(trace["info"]), as_map(trace.get("data"))
     spans = [as_map(span) for span in as_list(data.get("spans"))]
     roots = [span for span in spans if is_missing(span.get("parent_span_id", span.get("parent_id")))]
@@ -88,7 +88,7 @@ def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
 
 
 def _scores(row: Columns) -> Scores:
-    """Scores of tables and of assessments; those that people gave are labels. MLflow's yes and no are 1 and 0."""
+    """Scores of tables and assessments; people's scores are labels. MLflow's yes and no are 1 and 0."""
     named: set[str] = set()
     for column in row.declared:
         name, _, last = column.rpartition("/")

@@ -1,6 +1,6 @@
 """Nunjucks templates of JavaScript tools: as Jinja prompts over `vars`, and rendered with a case's variables.
 
-The two languages are alike but for operators, some filters, and that a missing variable is empty text in Nunjucks.
+The languages differ in operators and some filters; and a missing variable is "" in Nunjucks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_template(text: str) -> bool:
 
 
 def jinja_of(source: str) -> tuple[str, frozenset[str]]:
-    """The template as Jinja whose variables are below `vars`, with their names; Untranslatable if it cannot be."""
+    """The template in Jinja, with its variables under `vars`, and their names; Untranslatable if that is impossible."""
     if not is_template(source):
         return source, frozenset()
     text = _spelled(source)
@@ -54,7 +54,7 @@ def jinja_of(source: str) -> tuple[str, frozenset[str]]:
 
 
 def render(source: str, variables: Mapping[str, object]) -> str:
-    """The text that the template gives; Untranslatable if it gives none here, or shows a variable that is not set."""
+    """Render the template; Untranslatable if that fails here, or if it shows an unset variable."""
     if not is_template(source):
         return source
     text = _spelled(source)
@@ -76,7 +76,7 @@ def render(source: str, variables: Mapping[str, object]) -> str:
 
 
 def rendered_variables(variables: Mapping[str, object]) -> dict[str, object]:
-    """Variables whose texts are templates over the others, rendered."""
+    """The variables, with texts that are templates over other variables rendered."""
     return {name: _everywhere(value, lambda text: render(text, variables)) for name, value in variables.items()}
 
 
@@ -89,7 +89,7 @@ def _everywhere(value: object, change: Callable[[str], str]) -> object:
 
 
 class _Unset(ChainableUndefined):
-    """A variable that is not set: it may be tested, and have another value in its place, but not be shown."""
+    """An unset variable: it may be tested or get a default, but not be shown."""
 
     def __str__(self) -> str:
         raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
@@ -139,7 +139,7 @@ def as_text(value: object) -> str:
 
 
 def _spelled(source: str) -> str:
-    """The tags with Jinja's operators and filters; quoted texts stay as they are."""
+    """The tags with Jinja's operators and filters; quoted texts are unchanged."""
 
     def tag(match: re.Match[str]) -> str:
         parts: list[str] = []

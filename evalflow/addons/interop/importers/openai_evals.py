@@ -1,7 +1,8 @@
 """Import of OpenAI's evals: archives of the API, and samples and YAML of the open-source registry.
 
-The API ends on 2026-11-30. Of it there are the eval (`testing_criteria`), its data (`{item, sample}` a line), the
-output items of a run (`{data: [{datasource_item, sample, results}]}`), and all in one file (`{eval, rows, runs}`).
+The API ends on 2026-11-30. Its files are the eval (`testing_criteria`), its data (`{item, sample}` per line), the
+output items of a run (`{data: [{datasource_item, sample, results}]}`), or everything in one file (`{eval, rows,
+runs}`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _Tables = Mapping[str, Iterator[SourceRow]]
 
 @dataclass(slots=True)
 class _Archive:
-    """What is read of an archive: the graders, and the scores that were recorded, by their names."""
+    """The content of an archive: the graders, and the recorded scores, by name."""
 
     source: ImportSource
     imported: ImportedConfig
@@ -177,7 +178,7 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
 
 
 def _name_of(declared: Columns) -> str:
-    """The name if it is text, else empty: another one stays unread, and is listed."""
+    """The name if it is text, else "": any other value stays unread and is listed."""
     return declared.text("name") if isinstance(declared.peek("name"), str) else ""
 
 
@@ -187,7 +188,7 @@ def _listed(archive: _Archive, items: object, file: str) -> Iterator[SourceRow]:
 
 
 def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str) -> None:
-    """List the rows of an archive that no run has."""
+    """List the rows of an archive that are in no run."""
     listed = as_list(rows)
     asked: set[str] = set()
     for run in runs if listed else ():
@@ -285,7 +286,7 @@ def _declare(archive: _Archive, about: str, file: str) -> None:
 
 
 def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
-    """Write the judge that most graders ask, and list the others; whether any grader asks one."""
+    """Write the judge that most graders ask and list the others; returns whether any grader asks a judge."""
     counted = Counter(json.dumps(item.judge, sort_keys=True) for item in graders.values() if item.judge)
     if counted:
         most = counted.most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""Items of OpenAI's evals as cases: a row of data, what a model said to it, and what graders said of that."""
+"""Items of OpenAI's evals as cases: a row of data, a model's reply, and the graders' scores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 @dataclass(frozen=True, slots=True)
 class GraderScore:
-    """What a grader gave an answer: its score, and whether the answer passed."""
+    """A grader's score of an answer, and whether the answer passed."""
 
     name: object
     value: object
@@ -44,7 +44,7 @@ def item_of(row: Mapping[str, object]) -> object:
 
 
 def read_scores(row: Columns) -> Iterator[GraderScore]:
-    """The scores of a row, one for each grader. `results` stays unread: what graders said besides is in there."""
+    """The scores of a row, one for each grader. `results` stays unread, because it has the graders' further remarks."""
     for result in map(as_map, as_list(parsed(row.peek("results")))):
         passed, score = result.get("passed"), result.get("score")
         verdict = passed if isinstance(passed, bool) else None
@@ -76,7 +76,7 @@ def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dic
 
 
 def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, object]:
-    """The conversation that the model was sent, if it can be sent again; else the question among the columns."""
+    """The conversation sent to the model, if it can be sent again; else the question among the columns."""
     declared = as_list(sample.peek("input"))
     if are_messages(declared) and as_map(declared[-1]).get("role") == "user":
         try:
@@ -93,7 +93,7 @@ def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected
 
 
 def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
-    """The answer with the calls of tools, or the reason why it is missing."""
+    """The answer with its tool calls, or why it is missing."""
     text, outputs = sample.peek("output_text"), as_list(sample.peek("output"))
     if text is not None and not isinstance(text, str):
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")

@@ -1,4 +1,4 @@
-"""The exports of Langfuse, LangSmith, Braintrust, Phoenix and MLflow, each as a table of the names that it uses."""
+"""The exports of Langfuse, LangSmith, Braintrust, Phoenix and MLflow, each as a table of names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _langfuse_scores(row: Columns) -> Scores:
 
 
 def _langfuse_scored(row: Columns) -> str:
-    """The trace that a row of a file of scores is about."""
+    """The id of the trace that a row of scores is about."""
     is_score = row.declares("name") and row.declares("value") and any(map(row.declares, ("dataType", "data_type")))
     return str(_peek(row, "traceId", "trace_id") or "") if is_score else ""
 
@@ -69,7 +69,7 @@ def _peek(row: Columns, *names: str) -> object:
 
 
 def _scored(row: Columns, column: str, value: object) -> object:
-    """The score in a column, which is read if it is a number, and otherwise kept as it is."""
+    """The score in a column, read if it is a number, else kept unchanged."""
     if score_number(value) is not None:
         row.get(column)
     return value
@@ -118,7 +118,7 @@ def _langsmith_scores(row: Columns) -> Scores:
 
 
 def _langsmith_scored(row: Columns) -> str:
-    """The run that a row of a file of feedback is about."""
+    """The id of the run that a row of feedback is about."""
     is_score = row.declares("key") and (row.declares("score") or row.declares("value"))
     return str(row.peek("run_id") or "") if is_score else ""
 

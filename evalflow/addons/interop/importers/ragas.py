@@ -103,9 +103,9 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
 
 
 def _score_columns(path: Path) -> list[str]:
-    """The columns of scores: those that have numbers and nothing else, since all fields of samples are texts and lists.
+    """The columns of scores: those with only numbers, since all fields of samples are texts and lists.
 
-    One of a name that ragas has may also hold other values, each of which is listed.
+    A column named like a metric of ragas may also have other values, which are listed.
     """
     kinds: dict[str, set[bool]] = {}
     for row in _rows(path, lambda problem: None):  # noqa: ARG005
@@ -131,7 +131,7 @@ def _rows(path: Path, broken: Callable[[Problem], None]) -> Iterator[SourceRow]:
 
 
 def _is_of_columns(path: Path) -> bool:
-    """Whether the file is an object of columns, as pandas' to_json writes it, and no row of JSON lines."""
+    """Whether the file is an object of columns, as pandas' to_json writes it, not a row of JSON lines."""
     marks = tuple(f'{{"{name}":{{'.encode() for name in _FIELDS)
     return begins_with(path, marks) and path.stat().st_size <= LARGEST_FILE
 
@@ -172,7 +172,7 @@ def _text(value: object) -> str:
 
 
 def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | None:
-    """The texts in the first of the columns that has any; None, and the column unread, if it has something else."""
+    """Read the texts in the first column that has a value. If they are not texts, None, and the column stays unread."""
     name = next((name for name in names if name in row), None)
     if name is None:
         return None
@@ -188,7 +188,7 @@ def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | 
 
 
 def _literal(value: object) -> object:
-    """What a cell holds as JSON, as Python writes it, or as NumPy writes a list of texts: without commas."""
+    """The value in a cell written as JSON, in Python's notation, or as NumPy's list of texts (without commas)."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     content = parsed(value.strip())
@@ -209,7 +209,7 @@ def _literal(value: object) -> object:
 
 
 def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:
-    """Messages up to the last of the user; what the assistant said after it is the answer."""
+    """Messages up to the user's last; the assistant's messages after it are the answer."""
     turns = read_turns(map(_with_plain_calls, items), ledger, where)
     asked, replies = split_answer(turns)
     if not asked:
@@ -227,7 +227,7 @@ def _with_plain_calls(turn: object) -> object:
 
 
 def _without_nulls(call: Mapping[str, object]) -> Mapping[str, object]:
-    """The call without null arguments, with which Parquet and pandas fill up those of other calls."""
+    """The call without the null arguments that Parquet and pandas fill in."""
     declared = call.get("arguments")
     if not isinstance(declared, Mapping):
         return call

@@ -1,6 +1,6 @@
-"""Cases with the scores that another tool gave them, and with people's labels.
+"""Cases with another tool's scores and with people's labels.
 
-Each name of a score becomes a metric of the kind `recorded`, beside evalflow's own metric of the same meaning.
+Each score name becomes a metric of the kind `recorded`, beside evalflow's equivalent metric.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _WRITE = "write a metric: docs/metrics.md; its old scores are taken"
 
 @dataclass(frozen=True, slots=True)
 class Counterparts:
-    """Which of evalflow's metrics mean the same as a tool's.
+    """evalflow's equivalents of a tool's metrics.
 
     Attributes:
-        like: The metric of evalflow, by the plain name of the tool's.
-        hints: What to do about those that have none, by their plain names.
-        plain: Makes a plain name of the name of a score.
-        opposite: The plain names of those whose number rises where that of evalflow's metric falls.
+        like: evalflow's metric, by the plain name of the tool's.
+        hints: What to do about metrics without an equivalent, by plain name.
+        plain: Returns the plain name of a score's name.
+        opposite: The plain names of metrics whose scores run opposite to evalflow's.
     """
 
     like: Mapping[str, str]
@@ -77,18 +77,18 @@ class RecordedCases:
         labels: The file of people's labels.
         tool: The tool's name, for people.
         column: The column of data/ that holds the scores.
-        counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
-        verdicts: What the tool said of the scores of each name: thresholds, passed or failed.
-        lower: Names of scores of which less is better.
-        undirected: Names of scores whose direction is not known where the tool did not say what passed.
-        asked: Metrics of evalflow that the cases bring along.
-        judged: Whether a judge decides any check that the cases bring along.
+        counterparts: evalflow's equivalents, if the tool's metric names have a fixed meaning.
+        verdicts: The tool's thresholds and verdicts (passed or failed), by score name.
+        lower: Names of scores for which lower is better.
+        undirected: Names of scores whose direction is unknown unless the tool gave verdicts.
+        asked: Metrics of evalflow that the cases declare.
+        judged: Whether a judge decides any check that the cases declare.
         fields: The fields that cases have.
         ids, numbered: Digests of the cases' own ids; whether any case has its number as its id.
         repeated: How many rows had the id of an earlier one.
         irregular: Whether the turns of a conversation do not alternate.
         answered, recorded: How many cases have an answer, and how many an answer or an error.
-        same: The dataset whose cases these are, answered by another system; None: they are cases of their own.
+        same: The dataset whose cases these are, answered by another system; None: they are new cases.
     """
 
     imported: ImportedConfig
@@ -113,7 +113,7 @@ class RecordedCases:
     same: SameCases | None = None
 
     def write(self, case: Mapping[str, object], scores: Iterable[tuple[object, object]], where: str) -> None:
-        """Write a case without the secrets in it, and count its scores; those whose name is not text are listed."""
+        """Write a case without its secrets, and count its scores; scores whose name is not text are listed."""
         ledger = self.imported.ledger
         case_id = self._id(case)
         row = writable({"id": case_id, **{key: part for key, part in case.items() if key != "id"}}, ledger, where)
@@ -140,9 +140,9 @@ class RecordedCases:
         hint: str = "",
         kept_as: Callable[[object], object] = lambda value: value,
     ) -> None:
-        """Write the case of a row with its scores, and keep in `vars` what `read` leaves unread of it.
+        """Write the case of a row with its scores; keys that `read` leaves unread are kept in `vars`.
 
-        If `read` raises Untranslatable, the row and its scores are listed. `kept_as` reads what a cell holds.
+        If `read` raises Untranslatable, the row and its scores are listed. `kept_as` parses the kept cells.
         """
         ledger, declared = self.imported.ledger, list(scores)
         ledger.found("cases")
@@ -163,9 +163,9 @@ class RecordedCases:
         self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
 
     def _id(self, case: Mapping[str, object]) -> str:
-        """The case's own id, or its number; one that an earlier case has gets a number behind it.
+        """The case's own id, or its number; a repeated id gets a number appended.
 
-        A case of another dataset has its id there; no other one has.
+        A case that is also in `same` has its id there.
         """
         same = self.same.id_of(case) if self.same else None
         if same is not None:
@@ -190,7 +190,7 @@ class RecordedCases:
         raise AssertionError
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
-        """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
+        """Write a label in the format of docs/labels.md; its metric is the score's name until all metrics are known."""
         self.imported.ledger.found("labels")
         if not isinstance(label.value, str | int | float) or label.value == "":
             self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
@@ -233,7 +233,7 @@ class RecordedCases:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
 
     def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
-        """Give labels the metric of the scores of their name. The others go to a file of their own."""
+        """Give labels the metric of the scores with their name. Other labels go to a separate file."""
         imported = self.imported
         path = imported.data.pop(f"{key}_labels.jsonl")
         files = {"labels": path.with_suffix(".named"), "labels_waiting": path.with_suffix(".waiting")}
@@ -255,7 +255,7 @@ class RecordedCases:
             imported.notes.append(f"labels in data/{key}_labels_waiting.jsonl need a metric of their name: {waiting}")
 
     def _declare_score(self, key: str, name: str, score: str, file: str) -> str:
-        """Add the metric that reads the tool's own score, so that it passes exactly if the tool let it pass."""
+        """Add the metric that reads the tool's score, which passes exactly if it passed in the tool."""
         metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
         option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.")
         if self.same:
@@ -290,7 +290,7 @@ class RecordedCases:
         return self.counterparts.like.get(self.counterparts.plain(name)) if self.counterparts else None
 
     def _like(self, file: str) -> dict[str, float | None]:
-        """The metrics that mean the same and have what they need, with their thresholds; others are listed."""
+        """The equivalent metrics whose needs are met, with their thresholds; others are listed."""
         thresholds: dict[str, float | None] = {}
         for name in self.scores.names if self.counterparts else ():
             self.imported.ledger.found("metrics")
@@ -321,7 +321,7 @@ def recorded_cases(
     counterparts: Counterparts | None = None,
     key: str | None = None,
 ) -> Generator[RecordedCases]:
-    """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends, as cases of a file.
+    """Open data/KEY.jsonl for cases, and a file for labels; the dataset is declared when the block ends.
 
     `key` is the source's name by default; `tool` and `column` as in RecordedCases.
     """
@@ -359,13 +359,13 @@ def _id_digest(case_id: str) -> int:
 
 
 def writable(row: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
-    """The row as data/ can hold it: without secrets and infinite numbers, each of which is listed."""
+    """The row without secrets and infinite numbers, each of which is listed."""
     return {key: finite(value, ledger, where) for key, value in without_secrets(row, ledger, where).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _ShippedMetric:
-    """What the YAML of a metric that ships says."""
+    """Facts from the YAML of a metric that ships."""
 
     kind: str
     needs: Sequence[str]
@@ -374,12 +374,12 @@ class _ShippedMetric:
 
     @property
     def fields(self) -> set[str]:
-        """The fields of a case that it needs and no target fills."""
+        """The case fields that it needs and no target fills."""
         return {"checks"} if self.kind == "checks" else {*self.needs} - _FILLED
 
     @property
     def asks_judge(self) -> bool:
-        """Whether it asks a model; checks of an import are rules."""
+        """Whether it asks a model; imported checks are rules."""
         return self.kind not in ("similarity", "checks") and calls_of(self.declared) != Calls()
 
 

@@ -62,7 +62,7 @@ def is_registry(row: Mapping[str, object]) -> bool:
 
 
 def read_samples(source: ImportSource, path: Path) -> ImportedConfig:
-    """Import samples without their YAML, of which the class is not known: they are taken as `match`."""
+    """Import samples without their YAML; since their class is unknown, they are read as `match`."""
     imported = ImportedConfig(ledger=Ledger(PARTS))
     imported.ledger.take("evals")
     imported.notes.append("samples do not say how they are graded: import the registry's YAML; here it is match")
@@ -102,7 +102,7 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
 
 
 def _abouts(entries: Mapping[str, Columns], evals: Collection[str]) -> dict[str, object]:
-    """The descriptions of evals that stand beside the names which lead to them, by the evals' own names."""
+    """The descriptions given at aliases of evals, by the evals' own names."""
     descriptions: dict[str, object] = {}
     for entry in entries.values():
         name = entry.peek("id")
@@ -138,7 +138,7 @@ def _read_eval(
             imported.metrics[key] = _model_graded(imported, key, args, folder)
         elif check is None:
             raise Untranslatable(f"its class {kind_of} is a program", COMMAND)
-    if check is None and key not in imported.metrics:  # the samples are of use with another metric
+    if check is None and key not in imported.metrics:  # the samples are useful with another metric
         imported.notes.append(f"{name} has no grader here: its experiment has metric=relevance; choose your own")
         metric = "relevance"
     if kind_of in _NOTES:
@@ -173,7 +173,7 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
 
 
 def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, float]:
-    """What each choice is worth, from 0 to 1."""
+    """The score of each choice, from 0 to 1."""
     choices = [text_of(choice, "choice") for choice in _choices(declared.get("choice_strings"))]
     scores: Mapping[str, Any] = as_map(declared.get("choice_scores"))
     if declared.peek("choice_scores") == "from_strings":
@@ -193,12 +193,12 @@ def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, f
 
 
 def _choices(declared: object) -> list[object]:
-    """A list of choices; a text is one choice for each letter."""
+    """The choices; each letter of a text is a choice."""
     return list(declared) if isinstance(declared, str) else as_list(declared)
 
 
 def _jinja(prompt: str, said_to: object) -> str:
-    """A prompt with Python's braces in Jinja, with what is judged between delimiters.
+    """A prompt with Python's braces, in Jinja, with the judged text between delimiters.
 
     `said_to` names the answer to each input; null: input and completion.
     """
@@ -259,7 +259,7 @@ def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, objec
 
 
 def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, object]]:
-    """The chat of a sample: examples by name are turns, and what a system message at the end says is the question."""
+    """The chat of a sample: named example messages become turns, and a final system message the question."""
     listed = [dict(as_map(entry)) for entry in as_list(asked)]
     if not listed:
         raise Untranslatable("it has no `input` of a user", "give it one")
@@ -280,4 +280,4 @@ def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, objec
 
 
 _EXAMPLES: Mapping[str, str] = {"example_user": "user", "example_assistant": "assistant"}
-"""The roles that names of messages in the role system mean."""
+"""The roles meant by the names of system messages."""

@@ -1,7 +1,7 @@
-"""Cases of a dataset that is there already, to which an imported file has the answers of another system.
+"""Cases of an existing dataset for which an imported file has another system's answers.
 
-Tools that keep one result file for each system give no id that two files share, and not always the same order. So a
-case is known by what the user asks in it.
+Tools with one result file per system use no ids common to the files, nor always the same order. So a case is
+recognised by what the user asks in it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SameCases:
     Attributes:
         option, name: The dataset's file in conf/dataset, and its name in results.
         ids: All ids.
-        waiting: The ids that no imported case has yet, by a digest of what is asked.
+        waiting: The ids not yet used by an imported case, by a digest of what is asked.
         found: How many imported cases have one.
-        is_used: Whether any file was read with it; importers without results of one system read none.
+        is_used: Whether an importer used it; importers without one system's results do not.
     """
 
     option: str
@@ -40,7 +40,7 @@ class SameCases:
 
     @classmethod
     def of(cls, option: str) -> SameCases:
-        """Those of a dataset; UserError if there is none of that name."""
+        """The cases of a dataset; UserError if it does not exist."""
         config = composed_settings([f"dataset={option}", "metric=exact_match"], None).run.dataset[option]
         same = cls(option, config.name or option)
         for case in datasets.read(same.name, config):
@@ -49,7 +49,7 @@ class SameCases:
         return same
 
     def id_of(self, case: Mapping[str, object]) -> str | None:
-        """The id of the next case of the dataset in which the user asks the same; None if there is none left."""
+        """The id of the next unused case in which the user asks the same; None if there is none."""
         ids = self.waiting.get(_digest(read_messages(turns_of(case))))
         if not ids:
             return None
@@ -57,7 +57,7 @@ class SameCases:
         return ids.popleft()
 
     def note(self, cases: int, file: str) -> str:
-        """How many of the imported cases are cases of the dataset; UserError if none is."""
+        """Report how many imported cases are in the dataset; UserError if none is."""
         if not self.found:
             what = f"none of its {cases:,} cases asks what a case of {self.option} asks"
             raise UserError(Problem(what, file, "name the dataset that has these questions, or leave out --dataset"))

@@ -1,4 +1,4 @@
-"""Scores that another tool gave, as numbers by the keys of their names; those that people gave apart."""
+"""Another tool's scores as numbers by key; people's scores are separate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.values.jsonvalues import as_list
 
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
-"""Texts in cells of tables that stand for a missing number."""
+"""Cell texts that mean a missing number."""
 _MANY = 500  # names of scores
 
 
 @dataclass(frozen=True, slots=True)
 class PersonsScore:
-    """A score that a person gave, as the tool recorded it: a number or a label, and what a label tells about itself."""
+    """A person's score as recorded by the tool: a number or a label, with the label's further data."""
 
     value: object
     by: object = None
@@ -27,16 +27,19 @@ class PersonsScore:
 
 
 def score_name(declared: Mapping[str, object], *keys: str) -> object:
-    """The first name that a score has under these keys, else `score`; one that is not text is listed with its case."""
+    """The name of a score, from the first of these keys, else `score`.
+
+    A name that is not text is listed with its case.
+    """
     return next((name for key in keys if (name := declared.get(key)) not in (None, "")), "score")
 
 
 @dataclass(slots=True)
 class RecordedScores:
-    """The scores that a tool gave, as numbers by the keys of their names.
+    """The tool's scores as numbers, by the keys of their names.
 
     Attributes:
-        keys: The key of each name of a score that has a number.
+        keys: The key of each score name that has a number.
         names: All names of scores.
     """
 
@@ -91,7 +94,7 @@ def score_number(value: object) -> float | None:
 
 
 def is_infinite(value: object) -> bool:
-    """Whether a score, or what a cell holds of one, is infinite."""
+    """Whether a score, also as a cell's text, is infinite."""
     try:
         return isinstance(value, int | float | str) and isinf(float(value))
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Reading the files of an import: only below its folder, only text in UTF-8, rows one at a time."""
+"""Reads the files of an import: only within its folder, only UTF-8 text, rows one at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 from evalflow.values.jsonvalues import as_map
 
-LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
+LARGEST_FILE = 64 * 2**20  # maximum maximum bytes of a file that is read whole
 _PUT = "put it there, and import again"
 _MEDIA = frozenset(
     {
@@ -52,7 +52,7 @@ _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"P
 
 
 def _open_json(path: Path) -> Table:
-    """Open a list of rows, or JSON lines that are called .json, as `datasets` writes them."""
+    """Open a .json file with a list of rows, or with JSON lines, as `datasets` writes them."""
     with path.open("rb") as file:
         first, second = file.readline(MAX_RECORD).strip(), file.readline(64).strip()
     is_lines = second.startswith(b"{") and first.endswith(b"}")
@@ -70,7 +70,7 @@ READABLE: Mapping[str, Callable[[Path], Table]] = {
 
 
 class MissingFile(UserError, Untranslatable):
-    """A file that is named is not there: what names it is listed, where the rest is of use without it."""
+    """Raised if a named file is missing; if the rest is still useful, what names it is listed instead."""
 
     def __init__(self, reason: str, where: str) -> None:
         UserError.__init__(self, Problem(reason, where, _PUT))
@@ -161,7 +161,7 @@ def read_text(path: Path) -> str:
 
 
 def text_of_file(path: Path) -> str:
-    """The text of a file that is one value of many; Untranslatable if it is not text."""
+    """The text of a file used as a single value; Untranslatable if it is not text."""
     if path.stat().st_size == 0:
         return ""
     if path.suffix.lower() in _MEDIA:
@@ -174,7 +174,7 @@ def text_of_file(path: Path) -> str:
 
 
 def expect_text(path: Path) -> None:
-    """Refuse a file that is empty or begins as no text does, before it is read row by row."""
+    """Refuse an empty or binary file before it is read row by row."""
     _head(path)
 
 
@@ -230,7 +230,7 @@ def objects(
 
 
 def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
-    """Count the keys of a file that is one object: those that were read, and the others that have values."""
+    """Count the keys of a file with a single object: those that were read, and others with values."""
     for name, has_value in keys.items():
         if name in read:
             ledger.take_column(name)
@@ -246,7 +246,8 @@ def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
 def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
     """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN and an empty cell are missing.
 
-    A broken row goes to `broken`, by default as a UserError; a fault after which nothing can be read always is one.
+    A broken row goes to `broken`, by default as a UserError. A fault after which nothing can be read is always a
+    UserError.
     """
     opener = READABLE.get(path.suffix.lower())
     if opener is None:

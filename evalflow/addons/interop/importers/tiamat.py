@@ -30,12 +30,12 @@ _WHOLE = " (as one conversation)"
 
 
 class _TiamatModel(BaseModel):
-    """Keeps unknown keys to list them, and refuses those that look like a misspelled known one."""
+    """Keeps unknown keys to list them; refuses keys that look like misspelled known ones."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     def unknown(self, path: str = "") -> Iterator[str]:
-        """The unknown keys with a value, and those of the objects within it."""
+        """The unknown keys with a value, including those of nested objects."""
         for name, value in self:
             if isinstance(value, _TiamatModel):
                 yield from value.unknown(f"{path}{name}.")
@@ -92,7 +92,7 @@ class _TiamatMetric(_TiamatModel):
     )
 
     def declared(self, covered: list[str] | None) -> dict[str, object]:
-        """Its YAML. The rubric's prompt contains the description unchanged, and the fields in `needs`."""
+        """The metric's YAML. The rubric's prompt contains the description unchanged, and the fields in `needs`."""
         history, examples = self.config.needs_history, self.config.needs_example_output
         needs = ["messages" if history else "question", "answer"]
         if examples:
@@ -127,10 +127,10 @@ class _Test(_TiamatModel):
 def read_test(path: Path, name: str | None = None) -> ImportedConfig:
     """Convert a test file, with its datasets and metrics; UserError lists every problem of all files.
 
-    With a `name` everything has a key that begins with it, and an experiment of that name runs it.
+    With a `name` all keys begin with it, and an experiment of that name runs everything.
 
-    A metric that needs the history scores each dataset as one conversation. If the test has other metrics too, such a
-    dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are resolved in the
+    A metric that needs the history scores each dataset as one conversation. If the test also has other metrics, the
+    dataset is imported in both forms, and each metric uses its own. Relative paths in the file are resolved in the
     working directory first, then in the file's own folder.
     """
     problems: list[Problem] = []
@@ -203,7 +203,7 @@ def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _T
 
 
 def _all(names: list[str], test: Path, model: type[Model], what: str, problems: list[Problem]) -> dict[Path, Model]:
-    """The files that a test refers to, each read once. Two files with the same name are a problem."""
+    """Read the files that a test refers to, each once. Two with the same name are a problem."""
     parts: dict[Path, Model] = {}
     by_name: dict[str, Path] = {}
     for name in names:

@@ -1,7 +1,7 @@
-"""Import of traces: one case for each trace of OTLP JSON in which a user asks something.
+"""Import of traces in OTLP JSON: one case for each trace in which a user asks something.
 
-A file is one document, a list of them, or JSON lines as exporters to files write them. The spans of a trace may
-lie anywhere in it, and are brought together on disk.
+A file is one document, a list of them, or JSON lines as exporters to files write them. The spans of a trace may be
+anywhere in the file; they are grouped on disk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GROUPS = ("gen_ai.conversation.id", "session.id")
 
 @dataclass(frozen=True, slots=True)
 class _StoredTrace:
-    """A trace: how many spans it has, and where the first of them is; no spans if it is too large."""
+    """A trace: the number of its spans, and the place of the first; no spans if it is too large."""
 
     id: str
     count: int
@@ -75,7 +75,7 @@ class _TraceStore:
 
 @dataclass(slots=True)
 class _Import:
-    """What is known of all traces that were read."""
+    """The state of an import over all traces."""
 
     imported: ImportedConfig
     fields: set[str] = field(default_factory=set[str])
@@ -160,7 +160,7 @@ def _case(trace: TraceReading, asked: Span) -> dict[str, object]:
 
 
 def _messages(trace: TraceReading, asked: Span) -> list[dict[str, object]]:
-    """The messages up to the user's last; those without text, calls or results of tools are listed."""
+    """The messages up to the user's last; those without text, tool calls or tool results are listed."""
     declared = messages_of(asked, "input")
     last = max(at for at, item in enumerate(declared) if item.role == "user" and item.text)
     taken: list[dict[str, object]] = []
@@ -183,7 +183,7 @@ def _messages(trace: TraceReading, asked: Span) -> list[dict[str, object]]:
 
 
 def _rows_of(message: SpanMessage) -> Iterator[dict[str, object]]:
-    """The message as data/ has it; a message of tools has a row for each result."""
+    """The message in the format of data/; a tool message gives a row for each result."""
     if message.role == "tool" and message.results:
         for call, text in message.results.items():
             yield {"role": "tool", "tool_call_id": call, "content": text}

@@ -1,4 +1,4 @@
-"""Direction and threshold of another tool's scores, from what the tool itself said of them: passed or failed."""
+"""Infers direction and threshold of another tool's scores from its verdicts (passed or failed)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import inf
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.records.scores import Direction, passes
 
-_THRESHOLDS = 50  # different ones of one metric
+_THRESHOLDS = 50  # maximum maximum different ones of one metric
 _PLACES = 3
 _HIGHER: Direction = "higher_is_better"
 _LOWER: Direction = "lower_is_better"
@@ -18,7 +18,7 @@ _LOWER: Direction = "lower_is_better"
 
 @dataclass(slots=True)
 class _Disagreements:
-    """How often a score and its own threshold say another thing than the tool, if that direction were right."""
+    """How often a score and its threshold contradict the tool's verdict, assuming a direction."""
 
     count: int = 0
     places: list[str] = field(default_factory=list[str])
@@ -31,7 +31,7 @@ class _Disagreements:
 
 @dataclass(slots=True)
 class Verdicts:
-    """The scores of one metric with thresholds and verdicts, as bounds, so that their number does not matter.
+    """The scores, thresholds and verdicts of one metric, kept as bounds, so memory does not grow with their number.
 
     Attributes:
         thresholds: How often each threshold was declared.
@@ -47,7 +47,7 @@ class Verdicts:
     )
 
     def add(self, score: float, threshold: float | None, success: bool | None, where: str) -> None:
-        """Take one score, with its threshold and whether the tool let it pass, as far as they are known."""
+        """Add a score, with its threshold and the tool's verdict, if known."""
         if threshold is not None and (threshold in self.thresholds or len(self.thresholds) < _THRESHOLDS):
             self.thresholds[threshold] += 1
         if success is None:
@@ -61,20 +61,20 @@ class Verdicts:
 
     @property
     def judged(self) -> bool:
-        """Whether the tool said of any score that it passed or failed."""
+        """Whether the tool gave a verdict on any score."""
         return self.passed[0] < inf or self.failed[0] < inf
 
     def agrees(self, direction: Direction, threshold: float) -> bool:
-        """Whether each score passes exactly if the tool said so."""
+        """Whether each score passes exactly if it passed in the tool."""
         higher = direction == _HIGHER
         weakest, best = (self.passed[0], self.failed[1]) if higher else (self.passed[1], self.failed[0])
         passed = self.passed[0] == inf or passes(weakest, threshold, higher_is_better=higher)
         return passed and (self.failed[0] == inf or not passes(best, threshold, higher_is_better=higher))
 
     def rule(self, prior: Direction | None) -> tuple[Direction | None, float | None]:
-        """The direction and the threshold that agree with all verdicts; None for what they leave open.
+        """The direction and threshold that agree with all verdicts; None if undecided.
 
-        Of both directions, `prior` counts if the data fit both; of several thresholds the most frequent one.
+        If both directions fit, `prior` is taken; of several thresholds, the most frequent.
         """
         thresholds = [threshold for threshold, _ in self.thresholds.most_common()]
         fitting: list[tuple[Direction, float]] = [
@@ -91,13 +91,13 @@ class Verdicts:
         return way, next((item for direction, item in fitting if direction == way), None)
 
     def _spread(self) -> Direction | None:
-        """The direction of scores whose failures lie all on one side of what passed."""
+        """The direction, if all failed scores are on one side of those that passed."""
         if self.passed[0] > self.failed[1]:
             return _HIGHER if self.failed[0] < inf and self.passed[0] < inf else None
         return _LOWER if self.passed[1] < self.failed[0] < inf and self.passed[0] < inf else None
 
     def list_unread(self, name: str, rule: tuple[Direction | None, float | None], ledger: Ledger, file: str) -> None:
-        """List why scores were imported without a threshold although the file has one, or verdicts."""
+        """List why scores were imported without a threshold although the file has thresholds or verdicts."""
         direction, threshold = rule
         if threshold is not None or not (self.judged or self.thresholds):
             return

@@ -63,12 +63,12 @@ _ELSEWHERE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What an assertion became: a check of the case, or a metric over all cases.
+    """A translated assertion: a check of the case, or a metric over all cases.
 
     Attributes:
         check: The check, without its identifier.
         kind: The built-in check behind it.
-        metric: A metric of evalflow instead, and the threshold that the assertion gives it.
+        metric: Instead of a check: a metric of evalflow, with the assertion's threshold.
         weight: How much it counts in a group.
     """
 
@@ -84,8 +84,8 @@ class AssertionReader:
     """Translates assertions with the variables of a case.
 
     Attributes:
-        folder, base: Where files that they name lie.
-        answered: Whether they are results, beside which the files that assertions name do not lie.
+        folder, base: The folders of files that assertions name.
+        answered: Whether they come from results, which lack the files that assertions name.
     """
 
     folder: SourceFolder
@@ -198,7 +198,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _filled(what: str) -> Callable[[object], str]:
-    """Reads a text that must not be empty; `what` names it in the reason."""
+    """Returns a reader of a text that must not be empty; `what` names it in the reason."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not value:
@@ -286,12 +286,12 @@ def _similar(value: object, declared: Mapping[str, object]) -> dict[str, object]
 
 
 def _rule(op: str, key: str, read: Callable[[object], object], more: Mapping[str, object] | None = None) -> _Maker:
-    """Makes a rule of which one key has the assertion's value."""
+    """Returns a maker of rules that have the assertion's value in one key."""
     return lambda value, _declared: {"op": op, key: read(value), **(more or {})}
 
 
 def _tools_used(value: object, _declared: object) -> Rule:
-    """Whether each of some tools was called, whichever form the list of calls or of messages has."""
+    """A rule that each of these tools was called, for any format of the list of calls or messages."""
     if is_object(value) and set(value) - {"name"}:
         raise Untranslatable("it counts calls, or has a pattern", _CALLS)
     names = texts_in(as_list(value) or [as_map(value).get("name", value)])
@@ -353,4 +353,4 @@ NOTES: Mapping[str, str] = {
     "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service gives: docs/agents.md",
     "latency": "latency and cost are those of the run's own answers",
 }
-"""What is not the same as before, by type of assertion."""
+"""Differences to promptfoo, by type of assertion."""

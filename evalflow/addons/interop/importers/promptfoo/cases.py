@@ -35,7 +35,7 @@ _KNOWN = frozenset(
 )
 _KNOWN_DEFAULTS = _KNOWN - {"id", "providerOutput"}
 _OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
-_MANY = 100_000  # cases that lists of values of one test may make
+_MANY = 100_000  # maximum cases from one test's lists of values
 NO_LIKE = ("it has no equivalent", "")
 PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
 
@@ -51,9 +51,9 @@ class SourceTest:
     Attributes:
         id: Its own, if it has one.
         vars: Its variables; a list of texts makes a case for each.
-        asserts: Its assertions, those of the defaults first.
+        asserts: Its assertions, default ones first.
         answer: The recorded answer, if the test has one.
-        prompts, providers: The names of those that it is for; None: all.
+        prompts, providers: The names of the prompts and providers that it is for; None: all.
     """
 
     where: str
@@ -154,7 +154,7 @@ class TestReader:
                 )
 
     def _scenario(self, scenario: object, where: str, number: int) -> Iterator[_Entry]:
-        """Every configuration of a scenario with every test of it; what both have is the test's."""
+        """Each configuration of a scenario with each of its tests; the test's keys win."""
         declared = as_map(scenario)
         configs = objects_in(declared.get("config"))
         if configs is None:
@@ -253,7 +253,7 @@ OPTION_REASONS: Mapping[str, tuple[str, str]] = {
 
 
 def tag_names(declared: object) -> list[str]:
-    """Tags as names: of a map, `key > value`."""
+    """Tags as names; a map gives `key > value`."""
     if isinstance(declared, Mapping):
         return [f"{key} > {value}" for key, value in as_map(declared).items() if value is not None]
     return [tag for value in _list(declared) if (tag := text_of(value, "tag")).strip()]

@@ -1,4 +1,4 @@
-"""The checks and metrics of all cases of an import, and what became of each assertion."""
+"""The checks and metrics of an import, and the result for each assertion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 @dataclass(slots=True)
 class _Fate:
-    """What became of an assertion as declared, over all cases that have it."""
+    """The result for a declared assertion, over all cases that have it."""
 
     part: str
     what: str
@@ -31,11 +31,11 @@ class CheckWriter:
 
     Attributes:
         reader: Translates one assertion.
-        metrics: Metrics of evalflow over all cases, with the threshold that an assertion gave.
+        metrics: Metrics of evalflow over all cases, with the assertions' thresholds.
         judged: Whether any check asks a judge.
         judges: The providers that assertions name as their judges, by name.
         count: How many checks were written.
-        notes: What is not the same as before.
+        notes: Differences to promptfoo.
     """
 
     reader: AssertionReader
@@ -54,7 +54,7 @@ class CheckWriter:
     ) -> tuple[list[dict[str, object]], dict[str, object]]:
         """The checks of a case, and the case fields that metrics need.
 
-        Where the test has a threshold or weights, a group of all its checks has the score of the test.
+        If the test has a threshold or weights, all checks become one group with the test's score.
         """
         fields: dict[str, object] = {}
         self._names.clear()
@@ -73,7 +73,7 @@ class CheckWriter:
         return [*checks, self._entry("test_score", "group", _group(checks, threshold), 1.0)], fields
 
     def settle(self, ledger: Ledger) -> None:
-        """Count every assertion that was seen, once, however many cases have it."""
+        """Count every assertion once, for any number of cases."""
         for fate in self._fates.values():
             ledger.found(fate.part)
             if fate.failure is None:
@@ -86,7 +86,7 @@ class CheckWriter:
     def _checks(
         self, declared: object, variables: Mapping[str, object], where: str, fields: dict[str, object]
     ) -> list[dict[str, object]]:
-        """The check of an assertion; none if it has no equivalent, or is a metric; several if it is a broken set."""
+        """The checks of an assertion: none without an equivalent or for a metric, several for a set that is not a group."""
         assertion = object_in(declared)
         kind = assertion.get("type") if assertion is not None else declared
         if assertion is not None and kind == "assert-set":
@@ -109,7 +109,7 @@ class CheckWriter:
     def _set(
         self, declared: Mapping[str, object], variables: Mapping[str, object], where: str, fields: dict[str, object]
     ) -> list[dict[str, object]]:
-        """An assert-set as a group; its checks alone if one of them has no equivalent."""
+        """An assert-set as a group; as single checks if one of them has no equivalent."""
         fate = self._fate(declared, "groups", "assert-set", place(declared, where))
         listed = as_list(declared.get("assert"))
         made = [
@@ -159,7 +159,7 @@ class CheckWriter:
         return name if self._names[name] == 1 else f"{name}_{self._names[name]}"
 
     def _entry(self, name: str, kind: str, params: Mapping[str, object], weight: float) -> dict[str, object]:
-        """A check. A row has one judge or none, so one name never stands for both."""
+        """A check. One name is never used for checks with and without a judge, since a row has one judge or none."""
         grouped = map(as_map, as_list(params.get("checks"))) if kind == "group" else ()
         asks = kind in JUDGED or any(check["identifier"] in JUDGED for check in grouped)
         self.judged = self.judged or asks
@@ -174,7 +174,7 @@ class CheckWriter:
     def _fate(self, declared: object, part: str, what: str, where: str) -> _Fate:
         key = id(declared)
         if key not in self._fates:
-            self._kept.append(declared)  # so that no other object gets its id
+            self._kept.append(declared)  # keeps the object, so that its id is not reused
             self._fates[key] = _Fate(part, what, where)
         return self._fates[key]
 

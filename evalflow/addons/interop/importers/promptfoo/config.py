@@ -63,12 +63,12 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 
 
 _NO_PROMPT = SourcePrompt("", "", ""), ChatPrompt(None, "", frozenset())
-"""Where no prompt has a like, the cases still are of use with a target of the user."""
+"""The note if no prompt has an equivalent: the cases are still useful with the user's own target."""
 
 
 @dataclass(slots=True)
 class _Suite:
-    """What a configuration declares, while it is read."""
+    """A configuration while it is read."""
 
     source: ImportSource
     folder: SourceFolder
@@ -138,7 +138,7 @@ def _default(suite: _Suite) -> Mapping[str, object]:
 
 
 def _settings(suite: _Suite) -> None:
-    """List the keys of the file, and of its default test, that have no equivalent."""
+    """List keys without an equivalent, of the file and of its default test."""
     twice = {"targets"} if "providers" in suite.config else set[str]()
     for key in suite.config:
         if key not in _KNOWN or key in twice:
@@ -158,7 +158,7 @@ def _settings(suite: _Suite) -> None:
 def _judge(suite: _Suite, own: Sequence[object] = ()) -> JudgeChoice | None:
     """The judge that grades; None if the file names no judge, or evalflow has no equivalent.
 
-    It is the one of the default test, else the one that all assertions with a judge of their `own` name.
+    It is the default test's judge, else the one that all assertions with their `own` judge name.
     """
     provider = _options(suite).get("provider") or (own[0] if len(own) == 1 else None)
     provider = as_map(provider).get("text", provider)
@@ -186,7 +186,7 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
 
 
 def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
-    """The providers with what their targets' keys begin with."""
+    """The providers, with the prefixes of their targets' keys."""
     key = "providers" if "providers" in suite.config else "targets"
     taken: list[tuple[SourceProvider, str]] = []
     for entry, where in _entries(suite, suite.config.get(key), suite.config.at(key)):
@@ -247,7 +247,7 @@ def _columns(
     used = {column.prompt.label for column in columns}
     for (prompt, _), names in zip(prompts, unsent, strict=True):
         _leave_settings(suite, _named(prompt), prompt.where, [*(names if prompt.label in used else prompt.config)])
-    if not columns:  # the prompts still are of use with a target that the user names
+    if not columns:  # the prompts are still useful with the user's own target
         for number, (prompt, chat) in enumerate(prompts or [_NO_PROMPT]):
             several = f" {number + 1}" if len(prompts) > 1 else ""
             columns.append(PromptColumn(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
@@ -261,14 +261,14 @@ def _named(prompt: SourcePrompt) -> str:
 
 
 def _asked_with(provider: SourceProvider, prompt: SourcePrompt) -> SourceProvider:
-    """The provider with the settings that a prompt has for its requests, if it asks a model."""
+    """The provider with the prompt's request settings, if it asks a model."""
     if not prompt.config or not asks_model(provider):
         return provider
     return replace(provider, config={**provider.config, **prompt.config})
 
 
 def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:
-    """List settings of a provider that are not sent."""
+    """List the settings of a provider that are not sent."""
     for name in names:
         reason, hint = "evalflow does not know it as a parameter", "if the endpoint reads it: target.parameters"
         if re.search("tool|function", name):
@@ -277,7 +277,7 @@ def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str])
 
 
 def _bare(suite: _Suite) -> SourceTest:
-    """The one test of a configuration without tests."""
+    """The implied single test of a configuration without tests."""
     suite.ledger.take("tests")
     variables = suite.default.get("vars")
     asserts = suite.default.get("assert")

@@ -35,7 +35,7 @@ _STARTS = (
     ("python:", "python"),
 )
 _THRESHOLDS = frozenset({"similar", "answer-relevance", "context-faithfulness", "context-recall", "context-relevance"})
-"""Types that a cell gives the threshold 0.75."""
+"""Types whose default threshold in a cell is 0.75."""
 
 
 def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
@@ -55,7 +55,7 @@ def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
 
 
 def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
-    """A test as the tool's YAML would have it."""
+    """A row as a test in the format of promptfoo's YAML."""
     cells = {column.strip(): cell for column, cell in row.items()}
     expected = {key: cell.strip() for key, cell in cells.items() if key.startswith("__expected") and cell.strip()}
     asserts = [assert_of_cell(cell, where) for cell in expected.values()]
@@ -79,7 +79,7 @@ def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
 
 
 def _is_unknown(column: str) -> bool:
-    """Whether a column is a setting that is not read, so that the test is listed for it."""
+    """Whether a column is an unsupported setting, for which the test is listed."""
     starts = ("__metadata:", "__expected", "__config:__expected")
     return column.startswith("__") and not column.startswith(starts) and column not in _SETTINGS
 
@@ -93,7 +93,7 @@ def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, object]]:
 
 
 def assert_of_cell(text: str, where: str) -> LocatedMap:
-    """The assertion that a cell of `__expected` writes as one text; a plain text is what the answer must equal."""
+    """The assertion in a cell of `__expected`; the answer must equal a plain text."""
     for start, kind in _STARTS:
         if text.startswith(start):
             return _located({"type": kind, "value": text.removeprefix(start).strip()}, where)

@@ -36,7 +36,7 @@ class SourcePrompt:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A prompt as evalflow's targets have it, in Jinja, with the variables that it uses."""
+    """A prompt for evalflow's targets, in Jinja, with the variables that it uses."""
 
     system: str | None
     user: str
@@ -45,13 +45,13 @@ class ChatPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptReader:
-    """Reads the prompts of one file. Each entry gives one or several prompts, or a reason why it gives none."""
+    """Reads the prompts of one file. Each entry yields one or several prompts, or a reason why there is none."""
 
     folder: SourceFolder
     base: Path
 
     def read(self, declared: object, where: str) -> Iterator[SourcePrompt | tuple[str, str, Untranslatable]]:
-        """All prompts under `prompts`; what has no equivalent comes as its name, its place and the reason."""
+        """All prompts under `prompts`. One without an equivalent is yielded as name, place and reason."""
         entries: list[object] = as_list(declared) if isinstance(declared, list) else [declared]
         if isinstance(declared, LocatedMap) and not {"raw", "id", "path", "label"} & set(declared):
             entries = [_labelled(declared, name, label) for name, label in declared.items()]
@@ -103,7 +103,7 @@ def _labelled(declared: LocatedMap, name: str, label: object) -> LocatedMap:
 
 
 def _parts(path: Path) -> list[str]:
-    """The prompts in a file: of text between lines of ---, of JSON lines and CSV one in a line."""
+    """The prompts in a file: text separated by lines of ---; one per line in JSON lines and CSV."""
     text = text_of_file(path)
     match path.suffix.lower():
         case ".txt":
@@ -166,7 +166,7 @@ def _content(content: object) -> str:
 
 
 def prompt_text(source: SourcePrompt) -> str:
-    """The prompt as one text: of chat messages, the JSON of them, as the tool sends it to `echo`."""
+    """The prompt as one text; chat messages as JSON, as promptfoo sends them to `echo`."""
     return json.dumps(json.loads(source.text)) if _is_json(source.text) else source.text
 
 

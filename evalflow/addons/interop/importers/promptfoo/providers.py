@@ -1,4 +1,7 @@
-"""promptfoo's providers as targets. Keys never get into a file: targets name the variables that hold them."""
+"""promptfoo's providers as targets.
+
+Secret keys are never written to a file: targets name the variables that hold them.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ _KEYS: Mapping[str, str] = {
 }
 _RENAMED: Mapping[str, str] = {"topP": "top_p", "topK": "top_k", "stopSequences": "stop", "stop_sequences": "stop"}
 _ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
-_ASIDE = frozenset({"delay", "description"})  # keys of a provider that change nothing of its answers
+_ASIDE = frozenset({"delay", "description"})  # keys of a provider that do not affect its answers
 _SECRETS = ("apiKey", "apiKeyEnvar", "api_key")
 _SECRET = re.compile(r"(?:.*[-_])?(?:key|token)", re.IGNORECASE)  # names of values in a body, beside the usual ones
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:process\.)?env\.(\w+)\s*(?:\|[^}]*)?\}\}|\$\{?(\w+)\}?\Z")
@@ -89,8 +92,8 @@ class SourceProvider:
     """A provider as declared: its id, its name in tables, its settings, and which prompts it takes.
 
     Attributes:
-        odd: Keys that change what it is asked or says.
-        aside: Keys that change neither, and have no equivalent.
+        odd: Keys without an equivalent that affect requests or answers.
+        aside: Keys without an equivalent that affect neither.
     """
 
     id: str
@@ -104,7 +107,7 @@ class SourceProvider:
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """A provider as the YAML of a target, what to tell about it, and its settings that are not sent."""
+    """A provider as the YAML of a target, with notes and the settings that are not sent."""
 
     values: dict[str, object]
     notes: list[str]
@@ -151,7 +154,7 @@ def asks_model(provider: SourceProvider) -> bool:
 def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool = False) -> TargetOption:
     """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it.
 
-    With `judges` its keys are those of a judge, who gives replies of a type.
+    With `judges` the keys are those of a judge, which gives typed replies.
     """
     name = provider.id
     if provider.odd:
@@ -205,7 +208,7 @@ def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed
 
 
 def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str, object], list[str]]:
-    """The further parameters of requests that a provider's settings are, and the settings that are not sent."""
+    """Split a provider's settings into further request parameters and settings that are not sent."""
     others = {*_KEYS, *_ADDRESSES, *_SECRETS}
     rest = {name: value for name, value in config.items() if name not in others and value is not None}
     passed = rest.pop("passthrough", None)
@@ -229,7 +232,7 @@ def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str,
 
 
 def _from_environment(declared: str, path: str | None = None) -> str | Secret:
-    """A model, or with a `path` an address, that may be a variable's value."""
+    """A model (with `path` an address), possibly read from an environment variable."""
     if variable := _ENVIRONMENT.fullmatch(declared.strip()):
         return Secret(variable[1] or variable[2], "", path or "")
     if is_template(declared):
@@ -245,7 +248,7 @@ def _address(declared: str, path: str) -> str:
 
 
 def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, list[str]]:
-    """The variable that holds the key. A key that stands in the file is left there, and named."""
+    """The variable that holds the key. A key written in the file is not copied, but reported."""
     named = provider.config.get("apiKeyEnvar")
     if isinstance(named, str) and re.fullmatch(r"[A-Za-z_]\w*", named):
         return named, []
@@ -317,7 +320,7 @@ def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> ob
 
 
 def _body(value: object, key: str, where: str, notes: list[str], prompt: str) -> object:
-    """The body, whose templates know the variables and `prompt`, which becomes the text of the prompt."""
+    """The body. Its templates may use the variables and `prompt`, which is replaced by the prompt's text."""
     if isinstance(value, Mapping):
         body: dict[str, object] = {}
         for name, inner in as_map(value).items():
@@ -345,12 +348,12 @@ _JUDGES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """The judge like a provider that grades.
+    """A judge equivalent to a grading provider.
 
     Attributes:
-        choice: The judge that it starts from.
+        choice: The judge that it extends.
         values: Its own keys.
-        notes: What is not the same as before.
+        notes: Differences to promptfoo.
         left: Settings that are not sent.
     """
 
@@ -361,7 +364,7 @@ class JudgeChoice:
 
 
 def judge_of(provider: SourceProvider) -> JudgeChoice:
-    """The judge like a provider that grades; Untranslatable if evalflow has no equivalent."""
+    """The judge equivalent to a grading provider; Untranslatable if there is none."""
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
         raise Untranslatable("evalflow has no judge like it", "choose the judge of the run: judge=...")

@@ -35,7 +35,7 @@ def read_promptfoo(source: ImportSource) -> ImportedConfig:
 
 
 def _has_results(path: Path) -> bool:
-    """Whether the file begins as results do; a configuration has no such keys."""
+    """Whether the file begins with keys of results, which a configuration does not have."""
     expect_text(path)
     if path.suffix.lower() == ".jsonl":
         return True

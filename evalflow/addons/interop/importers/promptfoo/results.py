@@ -49,7 +49,7 @@ from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)
-_MANY = 1000  # columns, or recorded scores with a name of their own
+_MANY = 1000  # maximum columns, and recorded scores with separate names
 _READ = ("results", "version")  # keys of the file
 _FAILED = 2  # the reason of failure that means an error, not a failed assertion
 
@@ -65,7 +65,7 @@ class _AnswerColumn:
     ids: set[str] = field(default_factory=set[str])
 
     def is_new(self, number: int) -> bool:
-        """Whether a case of this number is the first; numbers are kept as bits."""
+        """Whether this case number is new; numbers are stored as bits."""
         place, bit = divmod(number, 8)
         if place >= len(self.seen):
             self.seen.extend(bytes(place + 1024 - len(self.seen)))
@@ -180,7 +180,7 @@ def _take(results: _Results, row: Columns) -> None:
 
 
 def _asked(raw: str, variables: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
-    """The messages of a chat prompt, as it was sent; else the question."""
+    """The messages of a chat prompt as sent; else the question."""
     listed = parsed(raw)
     if are_messages(listed):
         with suppress(Untranslatable):
@@ -189,7 +189,7 @@ def _asked(raw: str, variables: Mapping[str, object], ledger: Ledger, where: str
 
 
 def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, object]) -> dict[str, object]:
-    """The test's own metadata, and in `result` what else is in the row."""
+    """The test's own metadata, with further keys of the row in `result`."""
     if test.peek("vars") == declared:
         test.get("vars")
     about = {"description": test.get("description"), "prompt": raw, "provider": row.child("provider").get("id")}
@@ -237,9 +237,9 @@ def _bill(row: Columns) -> dict[str, float]:
 
 
 def _scores(results: _Results, row: Columns) -> dict[str, object]:
-    """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check.
+    """promptfoo's scores of an answer: of the whole test, and of each assertion by its check's name.
 
-    What it said about them, in `gradingResult`, stays unread.
+    Remarks on them, in `gradingResult`, stay unread.
     """
     components = as_list(as_map(row.peek("gradingResult")).get("componentResults"))
     results.ledger.found("scores", 2 + len(components))
@@ -279,7 +279,7 @@ def _set_of(component: Mapping[str, object]) -> Mapping[str, object]:
 def _score(
     results: _Results, name: str, scores: Sequence[tuple[object, float]], where: str
 ) -> Iterator[tuple[str, float | bool]]:
-    """The score under a name: of assertions that share it, the mean by their weights, as their check has it."""
+    """The score of a name: the weighted mean of the assertions that share it, as in their check."""
     key = results.scores.get(name) or _score_key(results, name)
     usable = [(score, weight) for score, weight in scores if isinstance(score, bool | int | float) and isfinite(score)]
     if key is None or len(usable) < len(scores):

@@ -1,4 +1,4 @@
-"""The cases of a promptfoo configuration: each test once for the prompts and providers that it is for."""
+"""The cases of a promptfoo configuration: one per test for all its prompts and providers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PromptColumn:
         key: The key of its experiment and target.
         target: Its target; None if evalflow has no equivalent of the provider.
         provider: The provider as declared, if there is one.
-        dataset: The dataset that it answers, or has answered; empty if no test is for it.
-        answered, cases: Of how many cases the answer is recorded, and how many there are.
+        dataset: The dataset that it answers; empty if no test is for it.
+        answered, cases: Number of cases with a recorded answer, and of all cases.
     """
 
     key: str
@@ -41,7 +41,7 @@ class PromptColumn:
         return self.target is not None and self.target.echoes
 
     def fault_of(self, case: _Case) -> Untranslatable | None:
-        """Why a case does not belong to this column, with an empty reason if the test is meant for other columns."""
+        """Why a case does not belong to this column; the reason is empty if the test is meant for other columns."""
         if not (
             self._is_meant(case.test.prompts, self.prompt.label) and self._is_meant(case.test.providers, *self._names)
         ):
@@ -68,7 +68,7 @@ class PromptColumn:
 
 @dataclass(slots=True)
 class _Case:
-    """A test with one of each of its lists of values."""
+    """A test with one value from each of its lists of values."""
 
     number: int
     test: SourceTest
@@ -93,9 +93,9 @@ def write_cases(
     columns: Sequence[PromptColumn],
     checks: CheckWriter,
 ) -> list[str]:
-    """Write the cases, and say for each column which dataset it has; the keys of the datasets.
+    """Write the cases and set each column's dataset; returns the keys of the datasets.
 
-    Columns with the same cases share a dataset, but for those whose answers are their prompts.
+    Columns with the same cases share a dataset, except those whose answers are their prompts.
     """
     faults = [[column.fault_of(case) for column in columns] for case in _cases(tests)]
     tables = list(_tables(source, columns, faults))
@@ -172,7 +172,7 @@ def _id_of(case: _Case, ids: set[str]) -> str:
 def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: CheckWriter) -> None:
     test, columns = case.test, table.columns
     used = {name for column in columns for name in column.chat.variables}
-    variables = {**case.variables, **dict.fromkeys(sorted(used - set(case.variables)), "")}  # as Nunjucks shows it
+    variables = {**case.variables, **dict.fromkeys(sorted(used - set(case.variables)), "")}  # as Nunjucks would show it
     written, fields = checks.write(test.asserts, variables, test.where, test.threshold)
     prompt = columns[0].prompt
     row: dict[str, object] = {"id": case_id, "question": question_of(variables, _filled(prompt, variables)), **fields}
@@ -200,7 +200,7 @@ def _filled(prompt: SourcePrompt, variables: Mapping[str, object]) -> str:
 
 
 def allows(names: Sequence[str], label: str) -> bool:
-    """Whether a list of names has this one: as it is, as `PREFIX*`, or by what stands before its colon."""
+    """Whether a list of names matches this one: exactly, by `PREFIX*`, or by the part before its colon."""
     return any(
         label == name or (name.endswith("*") and label.startswith(name[:-1])) or label.startswith(f"{name}:")
         for name in names

@@ -15,7 +15,7 @@ _ELSEWHERE = re.compile(
     r"\b(?:(?:require|import|fetch)\s*\(|process\s*\.|context\s*\??\.\s*(?!vars\b)\w+)|^\s*(?:import|export)\b",
     re.MULTILINE,
 )
-"""What only a program has, or promptfoo's own context."""
+"""Words of a script that need a program, or promptfoo's own context."""
 _OF_TEXTS = (
     "at charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf length localeCompare match matchAll"
     " normalize padEnd padStart repeat replace replaceAll search slice split startsWith substr substring toString trim"
@@ -25,13 +25,14 @@ _AS_OBJECT = re.compile(
     rf"\boutput\s*\??\.\s*(?!(?:{_OF_TEXTS})\b)[A-Za-z_$]"  # output.label
     r"|\boutput\s*(?:\?\.)?\[\s*['\"`]|\bin\s+output\b|\}\s*=\s*output\b|\bObject\.\w+\(\s*output\b"
 )
-"""How a script reads an output that is an object."""
+"""Expressions by which a script reads an output that is an object."""
 
 
 def rule_of(script: str, *, inverse: bool = False, threshold: float | None = None) -> Rule:
-    """The rule that runs a script over `output` and `context.vars`; Untranslatable if it needs more, or is none.
+    """The rule that runs a script over `output` and `context.vars`.
 
-    `inverse`: that it returns false. `threshold` is the least number that passes.
+    Untranslatable if the script needs more or is not valid. With `inverse` it must return false. `threshold` is the
+    lowest number that passes.
     """
     shown = script.strip().splitlines()[0][:80] if script.strip() else ""
     if not shown:
@@ -54,7 +55,7 @@ def rule_of(script: str, *, inverse: bool = False, threshold: float | None = Non
 
 
 def rule_of_file(program: str, function: str, *, inverse: bool, threshold: float | None) -> Rule:
-    """The rule that runs a CommonJS file: what it exports, or a function of that."""
+    """The rule that runs a CommonJS file: its export, or a function of its export."""
     called = f"module.exports.{function}" if function else "module.exports"
     script = (
         f"const module = {{exports: {{}}}}, exports = module.exports;\n{program}\nreturn {called}(output, context);"
