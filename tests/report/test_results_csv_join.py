@@ -59,7 +59,7 @@ def test_scores_are_handed_out_across_batches(make_case, make_scores, monkeypatc
 
 def test_scores_of_a_case_that_is_gone_are_an_error(make_case, make_scores):
     scores = make_scores([{"case_id": "case-0", "score": 0.1}, {"case_id": "gone", "score": 0.2}])
-    with pytest.raises(UserError, match="'gone' was scored, but the data no longer has it"):
+    with pytest.raises(UserError, match="'gone' was scored, but is no longer at its place in the data"):
         list(rows([make_case(0)], lambda *_: None, scores))
 
 

@@ -1,4 +1,4 @@
-"""A budget that the workers of one run share: each spends from a lease, which the coordinator extends bit by bit."""
+"""A budget shared by the workers of one run: each spends from a lease, which the coordinator extends step by step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 
 AHEAD = 4
-"""A lease covers this multiple of the amount in use: few calls wait for more, and little is lost with a worker."""
-PART = 4  # a lease is extended by at most this part of a worker's equal part of what is left
+"""A lease covers this multiple of the amount in use: few calls must wait, and little is lost if a worker dies."""
+PART = 4  # a lease grows by at most this fraction of a worker's equal share of the rest
 _NOTHING = Amount()
 
 
@@ -24,7 +24,7 @@ class LeaseUse:
 
     Attributes:
         spent: Spent since the last report.
-        kept: What the lease covers from now on; the rest is returned.
+        kept: The amount to keep in the lease; the rest is returned.
         needed: The maximum cost of the next call, if that call is waiting.
         ahead: Further amount that would be useful.
     """
@@ -41,8 +41,8 @@ class LeaseGrant:
 
     Attributes:
         granted: The extension of the lease.
-        refused: Why the next call can never be made; empty if it may.
-        scarce: Whether another worker waits, so that unreserved amounts must be returned.
+        refused: Why the next call can never be made; empty if it can.
+        scarce: Whether another worker waits, so unreserved amounts must be returned.
     """
 
     granted: Amount = field(default_factory=Amount)
@@ -51,7 +51,7 @@ class LeaseGrant:
 
 
 class BudgetLeases:
-    """Divides a run's budget among its workers: what is spent and all leases together never exceed a limit."""
+    """Divides a run's budget among its workers: spending plus all leases never exceed a limit."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -60,7 +60,7 @@ class BudgetLeases:
         self._waiting: set[str] = set()
 
     def report(self, worker: str, use: LeaseUse, workers: int) -> LeaseGrant:
-        """Book what was spent and returned, and extend the lease by a fair part of what is left."""
+        """Book what was spent and returned, and extend the lease by a fair share of the rest."""
         self._set(worker, use.kept, use.spent)
         self._waiting.discard(worker)
         scarce = bool(self._waiting)
@@ -100,7 +100,7 @@ class BudgetLeases:
 
 
 class LeasedBudget(Budget):
-    """A worker's part of the run's budget: calls wait in order until the lease covers them."""
+    """A worker's part of the run's budget; calls wait in order until the lease covers them."""
 
     def __init__(self, limits: BudgetConfig, short: Callable[[], None]) -> None:
         super().__init__(limits)
@@ -114,7 +114,7 @@ class LeasedBudget(Budget):
 
     @property
     def waits(self) -> bool:
-        """Whether to contact the coordinator: a call waits here, or other workers wait for what is not needed here."""
+        """Whether to contact the coordinator: a call waits here, or other workers wait for amounts not needed here."""
         return any(not turn.done() for turn, _ in self._queue) or (self._scarce and self._lease != self._reserved)
 
     async def reserve(self, amount: Amount) -> None:
@@ -166,7 +166,7 @@ class LeasedBudget(Budget):
         self._serve()
         refused = self._needed or _NOTHING
         for turn, amount in self._queue if grant.refused else ():
-            if not turn.done() and amount.least(refused) == refused:  # it may take as much or more
+            if not turn.done() and amount.least(refused) == refused:  # this call may need as much or more
                 turn.set_exception(BudgetError(grant.refused))
 
     def fail(self, error: Exception) -> None:

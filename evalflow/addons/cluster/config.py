@@ -16,13 +16,13 @@ class RayEngineConfig(EngineConfig):
     """Executes the run in Ray actors: on all cores of this machine, or on the nodes of a cluster.
 
     Attributes:
-        address: The cluster's `HOST:PORT`, or `auto` for the one of this node; null: this machine alone.
-        actors: Number of actors of the run; null: as many as fit its cores.
+        address: The cluster's `HOST:PORT`, or `auto` for this node's cluster; null: only this machine.
+        actors: Number of actors of the run; null: as many as the cores allow.
         cpus: Cores of each actor.
-        gpus: GPUs of each actor; they are for targets and judges that run inside it.
+        gpus: GPUs of each actor, for targets and judges that run inside it.
         resources: Further resources of the node that each actor needs, by the cluster's names.
-        shard: Cases that an actor is given at a time.
-        start_timeout_s: Seconds within which the first actor must have started.
+        shard: Number of cases given to an actor at a time.
+        start_timeout_s: Time limit in seconds for the first actor to start.
     """
 
     kind: Literal["ray"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -44,6 +44,6 @@ class RayEngineConfig(EngineConfig):
         if address is None or _NODE.match(address):
             return address
         if address.startswith("ray://"):
-            what = "the Ray client loses a run with its connection: start evalflow on a node of the cluster"
+            what = "with the Ray client a run is lost if the connection fails: start evalflow on a node of the cluster"
             raise ValueError(f"{what}, with `auto`, or write HOST:PORT")
         raise ValueError("write HOST:PORT, such as 10.0.0.1:6379, or auto for the cluster of this node")

@@ -1,4 +1,4 @@
-"""The coordinator of a run's workers: the only place that knows which replies exist, are in flight and are paid.
+"""The coordinator of a run's workers: it alone knows which replies exist, are in flight, and are paid for.
 
 A worker asks the coordinator for keys and calls the model for those that nobody has. Other workers that want the same
 key wait and get its reply or its error. The coordinator also divides the run's budget and its limits; see
@@ -22,19 +22,19 @@ from evalflow.calls.shared_cache import SharedCache
 from evalflow.records import NOTHING, Spend, Usage
 
 BEAT_S, BEAT_EACH_S = 0.04, 0.001
-"""Seconds between the messages of a worker, and how many more for each worker: all together send 1,000 a second."""
-_SETTLED, _LOST = 0, -1  # payers that are not workers
+"""Seconds between a worker's messages, plus seconds per worker: all workers together send 1,000 messages a second."""
+_SETTLED, _LOST = 0, -1  # codes for codes for payers that are not workers
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorTotals:
-    """Facts about a run's calls that only the coordinator knows.
+    """Totals of a run's calls that only the coordinator knows.
 
     Attributes:
-        spent: On the budget; None without one.
-        unaccounted_requests: Requests at most that lost workers have made without a record, without those of earlier
-            parts of the run whose replies turned up.
-        billed: The cost of calls of an earlier part of the run, counted there, that records have billed since.
+        spent: Spent of the budget; None without a budget.
+        unaccounted_requests: Maximum requests that lost workers made without a record, less those of earlier parts of
+            the run whose replies were found.
+        billed: The cost of calls that an earlier part of the run counted and that records have billed since.
     """
 
     spent: Amount | None
@@ -46,7 +46,7 @@ class CoordinatorTotals:
 class Flight:
     """A call that its holder must make, and the workers waiting for it.
 
-    `looking`: the shared cache is searched first.
+    `looking`: the shared cache is being searched first.
     """
 
     holder: str
@@ -56,7 +56,7 @@ class Flight:
 
 @dataclass(slots=True)
 class Outbox:
-    """What the next reply to a worker will contain; `number` is the worker's."""
+    """The content of the next reply to a worker; `number` is the worker's number."""
 
     number: int
     replies: list[tuple[bytes, Entry, Payment]] = field(default_factory=list[tuple[bytes, Entry, Payment]])
@@ -72,10 +72,10 @@ class Outbox:
 class Coordinator:
     """Answers the workers of one run, in one event loop.
 
-    For each paid call it remembers the paying worker, in about 100 bytes. The cost of a lost worker's replies may be in
-    no record: the next worker that asks for such a reply pays for it. `settled` are the calls already paid according to
-    the journals of a resumed run; other entries of this run are paid by the first worker that asks. `counted`: whether
-    the cost of all earlier calls is already in the budget, as when the earlier part ended regularly.
+    For each paid call it remembers the paying worker, in about 100 bytes. The cost of a lost worker's replies may be
+    in no record; then the next worker that asks for such a reply pays for it. `settled` are the calls already paid
+    according to the journals of a resumed run; other entries of this run are paid by the first worker that asks.
+    `counted`: whether the cost of all earlier calls is already in the budget, as when the earlier part ended regularly.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Coordinator:
             self._shared.open()
 
     async def exchange(self, worker: str, message: WorkerMessage) -> CoordinatorReply:
-        """Process a worker's message and return what there is for the worker."""
+        """Process a worker's message and return the news for it."""
         if worker in self._gone:
             for key, entry in message.made:
                 self._keep_late(key, entry)
@@ -139,11 +139,12 @@ class Coordinator:
         return CoordinatorReply(replies=replies, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
 
     def lost(self, worker: str, journaled: Iterable[int] | None) -> None:
-        """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.
+        """Give up a worker.
 
-        Other calls that it paid for are paid again by the next worker that asks for them; None means that all its calls
-        are in journals, since it had no cases left. Call this before its cases are given to others. If the worker comes
-        back anyway, it is told that it is gone.
+        `journaled` are short keys of all calls whose cost is in the run's journals. Its other paid calls are paid again
+        by the next worker that asks for them. None means that all its calls are in journals, since it had no cases
+        left. Call this before its cases are given to others. If the worker comes back anyway, it learns that it was
+        given up.
         """
         if worker in self._gone:
             return
@@ -177,7 +178,7 @@ class Coordinator:
         """Free the calls that a worker pays for, except those in journals."""
         for key in [key for key, payer in self._payers.items() if payer == number and key not in journaled]:
             self._free(key)
-        for key in journaled:  # a record may be here before its reply, which then comes late
+        for key in journaled:  # a record may arrive before its reply
             self._payers.setdefault(key, _SETTLED)
 
     def _join(self, worker: str) -> Outbox:
@@ -186,7 +187,7 @@ class Coordinator:
         return outbox
 
     def _leave(self, worker: str) -> int:
-        """Free all that a worker holds; return how many requests it may have made without reporting them."""
+        """Free everything that a worker holds; return how many requests it may have made without reporting them."""
         for key, _, payment in self._outboxes.pop(worker).replies:
             if payment in OWED:
                 self._free(short(key))
@@ -269,7 +270,7 @@ class Coordinator:
             self._outboxes[flight.holder].yours.append(key)
 
     def _payment(self, number: int, key: bytes, entry: Entry) -> Payment:
-        """Return who pays for an entry that a worker gets; if nobody does yet, the worker itself."""
+        """Return who pays for an entry that a worker gets; the worker itself if nobody does yet."""
         payer = self._payers.get(short(key))
         if entry.run_id != self._cache.run_id or payer in (_SETTLED, number):
             return "settled"

@@ -23,7 +23,7 @@ from evalflow.records import Spend, Usage
 T = TypeVar("T")
 Send = Callable[[str, WorkerMessage], Awaitable[CoordinatorReply]]
 
-BEAT_S = 0.01  # until the coordinator says otherwise
+BEAT_S = 0.01  # default until the coordinator sets it
 LONGEST_BEAT_S = 0.2  # while there is nothing to say, and something is awaited
 IDLE_S = 1.0  # while nothing is awaited either
 PATIENCE_S = 60.0  # how long an answer of the coordinator may take
@@ -32,9 +32,9 @@ _ENTRY_BYTES = 500  # an entry without its body
 
 
 class CoordinatorClient:
-    """Exchanges messages with the coordinator, one at a time, from the first call on.
+    """Exchanges messages with the coordinator, one at a time, starting with the first call.
 
-    `send` is `Coordinator.exchange`, or passes on to it. Once it fails, or the coordinator has given the worker up, all
+    `send` is `Coordinator.exchange` or forwards to it. After it fails, or after the coordinator gave up the worker, all
     calls fail. `budget` has the run's limits; without it nothing is limited.
     """
 
@@ -55,7 +55,7 @@ class CoordinatorClient:
         self._flight = CoordinatedFlight(self)
 
     def session(self, connections: Connections | None = None, run_id: str = "", fence_key: bytes = b"") -> CallSession:
-        """What the worker's judges and targets share."""
+        """The session shared by the worker's judges and targets."""
         key = lambda: fence_key  # noqa: E731
         return CallSession(self._limiters, self._flight, self._budget, connections, run_id=run_id, fence_key=key)
 
@@ -100,7 +100,7 @@ class CoordinatorClient:
         return key in self._owed
 
     def bill(self, key: bytes, entry: Entry, cost_usd: float | None) -> None:
-        """Pay for an entry that nobody has paid for."""
+        """Record that this worker pays for an entry that nobody has paid for."""
         if self._owed.pop(key) == "before":
             requests, usage = entry.requests, entry.usage or Usage()
             spend = Spend(requests=requests, reasks=requests - 1, usage=usage, cost_usd=cost_usd or 0.0)
@@ -129,7 +129,7 @@ class CoordinatorClient:
                 self._take(await self._answer(self._message(last)))
                 pause_s = min(2 * pause_s, max(LONGEST_BEAT_S, self._beat_s)) if self._waits() else IDLE_S
             self._fail(InfrastructureError(f"the worker {self._worker} has ended"))
-        except Exception as error:  # any error of the transport: the waiting calls must get it
+        except Exception as error:  # any transport error: the waiting calls must get it
             self._fail(error)
 
     def _waits(self) -> bool:
@@ -157,12 +157,12 @@ class CoordinatorClient:
             why = (
                 f"no answer within {PATIENCE_S:g} s" if isinstance(error, TimeoutError) else faults.of_exception(error)
             )
-            hint = "what is done is kept: resume the run"
+            hint = "finished results are kept: resume the run"
             raise InfrastructureError(f"the run's coordinator does not answer: {why}", hint) from error
 
     def _take(self, reply: CoordinatorReply) -> None:
         if reply.gone:
-            raise InfrastructureError(f"the run has given the worker {self._worker} up, and continues without it")
+            raise InfrastructureError(f"the run gave up worker {self._worker} and continues without it")
         self._beat_s = reply.beat_s
         for key, entry, payment in reply.replies:
             if payment == "settled":
@@ -207,7 +207,7 @@ class CoordinatorClient:
 
 
 class CoordinatedFlight(SingleFlight):
-    """Calls by key, one at a time over all workers of the run."""
+    """Single flight over all workers of the run."""
 
     def __init__(self, client: CoordinatorClient) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class CoordinatedFlight(SingleFlight):
 
 @dataclass
 class Gathered:
-    """What goes into the next message; see `WorkerMessage`."""
+    """The content of the next message; see `WorkerMessage`."""
 
     asked: list[tuple[bytes, int | None]] = field(default_factory=list[tuple[bytes, int | None]])
     made: list[tuple[bytes, Entry]] = field(default_factory=list[tuple[bytes, Entry]])

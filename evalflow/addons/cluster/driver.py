@@ -1,4 +1,4 @@
-"""The driver of a run on a cluster deals the cases, writes the actors' records and replaces lost actors."""
+"""The driver of a run on a cluster: deals the cases, writes the actors' records and replaces lost actors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from evalflow.protocols import Sink
 from evalflow.records import Answer, Case, ScoreRecord
 
 log = logging.getLogger("evalflow")
-_IDLE_S = 0.05  # how often an actor without cases is looked after
+_IDLE_S = 0.05  # seconds between checks of an idle actor
 _IN_A_ROW = 10
-"""After this many lost actors without a finished case in between, the cluster is at fault, not a case."""
+"""After this many lost actors without a finished case in between, the cluster is to blame, not a case."""
 
 
 class ActorLost(Exception):
@@ -32,7 +32,7 @@ class ClusterActor(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, which no other one has had."""
+        """Its name, which is never reused."""
         ...
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None: ...
@@ -49,15 +49,15 @@ class Crew(Protocol):
         ...
 
     async def hire(self) -> ClusterActor:
-        """Start an actor or take a free one; wait until there is room for it."""
+        """Start an actor or take a free one, waiting for room if necessary."""
         ...
 
     async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
-        """Give up an actor; `paid` are digests of the calls whose cost is in the run's journals."""
+        """Give up an actor. `paid` are digests of the calls whose cost is in the run's journals."""
         ...
 
     async def release(self, actor: ClusterActor) -> None:
-        """Take back an actor that has nothing under way."""
+        """Take back an idle actor."""
         ...
 
 
@@ -84,13 +84,13 @@ class ClusterPipeline:
         self._started, self._over = asyncio.Event(), asyncio.Event()
 
     def stop(self) -> None:
-        """Deal no further case; those under way are finished."""
+        """Deal no more cases; those in progress are finished."""
         self._stopping = True
         self._shards.stop()
-        self._is_over()  # perhaps no actor has started, which would see it
+        self._is_over()  # perhaps no actor has started that would notice it
 
     async def run(self, cases: Iterable[Case]) -> None:
-        """Process the cases; returns when all are done, or those under way if it was stopped.
+        """Process the cases; returns when all are done or, after `stop`, when those in progress are.
 
         InfrastructureError if no actor starts in time, too many are lost, or as in `Pipeline.run`.
         """
@@ -116,9 +116,7 @@ class ClusterPipeline:
                 await self._started.wait()
         except TimeoutError:
             what = f"no actor has started within {self._start_timeout_s:g} s"
-            hint = (
-                "look at the cluster with `ray status`; engine.start_timeout_s waits longer, engine.cpus asks for less"
-            )
+            hint = "check the cluster with `ray status`; raise engine.start_timeout_s, or lower engine.cpus"
             raise InfrastructureError(what, hint) from None
 
     def _is_over(self) -> bool:
@@ -127,7 +125,7 @@ class ClusterPipeline:
         return self._over.is_set()
 
     async def _slot(self) -> None:
-        """Run one actor after the other until nothing is left to do."""
+        """Run actors, one after the other, until nothing is left to do."""
         while not self._is_over() and not self._stopping and (actor := await self._hired()) is not None:
             try:
                 if (error := await actor.begin(self._spec)) is not None:
@@ -150,7 +148,7 @@ class ClusterPipeline:
             over.cancel()
 
     async def _drive(self, actor: ClusterActor) -> None:
-        """Deal cases to an actor, and take what it has done."""
+        """Deal cases to an actor, and take its results."""
         room = 2 * self._spec.width
         while not self._is_over():
             cases = [] if self._stopping else self._shards.deal(actor.name, room)
@@ -210,7 +208,7 @@ class ClusterPipeline:
                 work.failed.add(digest)
 
     async def _recover(self, actor: ClusterActor, error: ActorLost) -> None:
-        """Deal a lost actor's cases again, except a case that has ended four actors."""
+        """Deal a lost actor's cases again, except a case that ended four actors."""
         log.warning("%s was lost with %d cases under way: %s", actor.name, len(self._shards.left(actor.name)), error)
         await self._crew.lost(actor, self._paid)  # first, so that the actor that gets its cases pays for its calls
         guilty = self._shards.lost(actor.name)
@@ -221,10 +219,10 @@ class ClusterPipeline:
         self._losses += 1
         if self._losses >= _IN_A_ROW:
             what = f"{self._losses} actors were lost in a row, and no case was finished: {error}"
-            raise InfrastructureError(what, "look at the nodes' memory and logs, then resume the run")
+            raise InfrastructureError(what, "check the nodes' memory and logs, then resume the run")
 
     def _work(self, cases: Iterable[Case]) -> Iterator[CaseWork]:
-        """The cases that are not finished, with what there is of each."""
+        """The unfinished cases, each with its existing results."""
         plan = self._plan
         for number, case in enumerate(cases):
             work = CaseWork(number, case)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evalflow.addons.cluster.ray_crew import RayCluster
     from evalflow.app.core.engines import CaseRunner, EngineJob
 
-_REACH_S = 5.0  # seconds within which an address must answer
+_REACH_S = 5.0  # time limit in seconds for an address to answer
 _SETTINGS = b"\0\0\0\x04\0\0\0\0\0"  # the empty frame of HTTP/2 with which both sides begin
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 
@@ -59,17 +59,17 @@ class RayEngine:
         return on_cluster(self._cluster, job)
 
     def close(self) -> None:
-        """Leave the cluster, or end it if it was started on this machine for this process."""
+        """Leave the cluster, or stop it if this process started it."""
         self._cluster.leave()
 
 
 def _expect_reached(address: str) -> None:
-    """UserError unless something at the address speaks gRPC, as Ray does: Ray itself would try for minutes."""
+    """UserError unless the address speaks gRPC, as Ray does; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     hint = "start the cluster (`ray start --head --port=6379`), or leave engine.address out for this machine alone"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S) as there:
-            if os.environ.get("RAY_USE_TLS") == "1":  # Ray's own variable; the certificates are its affair
+            if os.environ.get("RAY_USE_TLS") == "1":  # Ray's own variable; Ray then handles certificates
                 return
             there.sendall(_GREETING)
             frame = there.recv(len(_SETTINGS), socket.MSG_WAITALL)

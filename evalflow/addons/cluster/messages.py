@@ -14,9 +14,9 @@ from evalflow.records import Spend
 Payment = Literal["settled", "elsewhere", "lost", "before"]
 """Who pays for an entry.
 
-settled: it is free for good, since another run has paid for it, or a record of this one has its cost.
-elsewhere: another worker of this run pays.
-lost, before: the one who asks pays, since no record has the cost: it was a lost worker, or an earlier part of the run.
+settled: nobody, since another run has paid for it, or a record of this run has its cost. elsewhere: another worker of
+this run. lost, before: the worker that asks, since no record has the cost: a lost worker, or an earlier part of the
+run, made the call.
 """
 
 OWED = frozenset({"lost", "before"})
@@ -27,13 +27,13 @@ class WorkerMessage:
     """A worker's news since its last message.
 
     Attributes:
-        asked: Keys of calls to make; with the checksum of the entry that was found before and cannot be read.
+        asked: Keys of calls to make, with the checksum of an unreadable entry found before.
         made: Replies that it has paid for.
         failed: Calls that failed, without their cost.
         dropped: Calls that were cancelled.
-        unbilled: Entries that it had to pay for but did not use.
-        billed: Entries from before that it has paid for since, with their cost.
-        lease, slots: Its use of the budget and of limits, by their limiters.
+        unbilled: Entries that it was to pay for but did not use.
+        billed: Earlier entries that it has paid for since, with their cost.
+        lease, slots: Its use of the budget, and of limits by limiter.
         last: Whether it is the last one.
     """
 
@@ -50,15 +50,15 @@ class WorkerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorReply:
-    """The coordinator's news for a worker, which may refer to earlier messages.
+    """The coordinator's news for a worker; may answer earlier messages.
 
     Attributes:
         replies: Entries of keys that it asked for.
         yours: Keys for which it must call the model.
         failed: Keys for which another worker's call failed.
-        lease, shares: Extends its lease, and sets its shares of limits.
+        lease, shares: The extension of its lease, and its shares of limits.
         beat_s: Seconds until its next message.
-        gone: Whether the worker was given up: it gets nothing any more.
+        gone: Whether the worker was given up and gets nothing any more.
     """
 
     replies: Sequence[tuple[bytes, Entry, Payment]] = ()

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from importlib.metadata import EntryPoint
 from typing import Any, TypeVar, cast
 
-# Before the import, which reads them: nothing is sent to anybody, and no hook changes how nodes run Python.
+# Set before the import, which reads them: no telemetry, and no hook that changes how nodes run Python.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
@@ -31,12 +31,12 @@ from evalflow.addons.cluster.worker import ClusterWorker, CoordinatorSpec, RunSp
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.protocols import SharedModel
 
-ray: Any = _ray  # its types are known in part only
+ray: Any = _ray  # its types are only partly known
 T = TypeVar("T")
 NAMESPACE = "evalflow"
-_STORE_BYTES = 200 * 1024**2  # of a cluster on this machine alone, through which large messages go
+_STORE_BYTES = 200 * 1024**2  # object store of a cluster on this machine, for large messages
 _TRIES = 3
-_COORDINATOR_S = 60.0  # seconds within which the coordinator must have started, on the driver's own node
+_COORDINATOR_S = 60.0  # time limit in seconds for the coordinator to start, on the driver's node
 
 
 class RayCoordinator:
@@ -64,7 +64,7 @@ class RayCoordinator:
 
 
 class RayModel:
-    """The actor with a model that all actors of a node share, since it takes more memory than all else of an actor."""
+    """The actor with a model shared by all actors of a node: the model takes most of an actor's memory."""
 
     def __init__(self, place: str) -> None:
         self._model = _loaded(place)
@@ -74,7 +74,7 @@ class RayModel:
 
 
 class RayWorker(ClusterWorker):
-    """The actor that works on runs, one after the other."""
+    """An actor that works on runs, one after the other."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, _way_to_coordinator)
@@ -92,12 +92,12 @@ def _way_to_coordinator(run_id: str) -> Send:
 
 
 def _loaded(place: str) -> SharedModel:
-    """The model of this process, which `module:function` gives; it is loaded at its first use."""
+    """This process's model, returned by `module:function`; loaded at first use."""
     return EntryPoint("", place, "").load()()
 
 
 def _model_of(place: str, node: str) -> Callable[[Sequence[str]], Any] | None:
-    """What embeds by the model of a node; None on a node that came later."""
+    """A function that embeds with the node's model; None on a node that joined later."""
     try:
         model: Any = ray.get_actor(_model_name(place, node), NAMESPACE)
     except ValueError:
@@ -114,7 +114,7 @@ def _coordinator_name(run_id: str) -> str:
 
 
 class RayActor:
-    """Implements ClusterActor by a handle of Ray."""
+    """Implements ClusterActor over a Ray handle."""
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
@@ -134,7 +134,7 @@ class RayActor:
 
 
 async def _answer(reference: Awaitable[T]) -> T:
-    """What an actor answers; ActorLost if it does not. A fault of evalflow in it is raised here."""
+    """Await an actor's answer; ActorLost if none comes. A bug of evalflow in the actor is raised here."""
     try:
         return await reference
     except RayTaskError:
@@ -144,7 +144,7 @@ async def _answer(reference: Awaitable[T]) -> T:
 
 
 def _in_short(error: Exception) -> str:
-    """The cause in Ray's long account of what went wrong."""
+    """The cause, extracted from Ray's long error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"\b(reason|causes?)\b", line, re.IGNORECASE)]
     cause, _, _ = (causes or lines or [type(error).__name__])[-1].partition(" Some common causes")
@@ -152,12 +152,12 @@ def _in_short(error: Exception) -> str:
 
 
 def _print_nothing(*_: object, **__: object) -> None:
-    """Takes the place of what prints."""
+    """Replaces Ray's printing."""
 
 
 @contextmanager
 def on_loopback() -> Generator[None]:
-    """Have what Ray starts listen on this machine alone, as on Windows and macOS, and not to the whole network."""
+    """Make Ray's processes listen only on loopback, as on Windows and macOS, not on the whole network."""
     constants: Any = ray._private.ray_constants
     name: str = constants.ENABLE_RAY_CLUSTERS_ENV_VAR
     before, clusters = os.environ.get(name), constants.ENABLE_RAY_CLUSTER
@@ -172,17 +172,17 @@ def on_loopback() -> Generator[None]:
 
 
 class RayCluster:
-    """A cluster that this process has joined, or started on this machine; actors stay from one run to the next."""
+    """A cluster that this process joined, or started on this machine. Actors are kept between runs."""
 
     def __init__(self, config: RayEngineConfig) -> None:
-        """Join; UserError if nothing is there, InfrastructureError if joining fails otherwise."""
+        """Join the cluster; UserError if there is none, InfrastructureError if joining fails for another reason."""
         self.config = config
         logging.getLogger("ray").setLevel(logging.CRITICAL)  # it advises on standard error
         # Always prints lost actors on standard output; the run's log names them.
         ray._private.worker.print_to_stdstream = _print_nothing
         local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
-        address = config.address or "local"  # without any, Ray would join a cluster that happens to be on this machine
+        address = config.address or "local"  # without an address Ray would join any cluster on this machine
         try:
             with nullcontext() if config.address else on_loopback():
                 context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
@@ -191,7 +191,7 @@ class RayCluster:
             raise UserError(
                 Problem(f"there is no cluster at {address}: {_in_short(error)}", "engine.address", hint)
             ) from None
-        except Exception as error:  # Ray raises bare ones too, as when its processes take too long to start
+        except Exception as error:  # Ray also raises plain ones, for example if its processes start too slowly
             what = f"the cluster at {config.address or 'this machine'} cannot be joined: {_in_short(error)}"
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
         self.dashboard: str = context.dashboard_url or ""
@@ -202,7 +202,7 @@ class RayCluster:
 
     @property
     def size(self) -> int:
-        """How many actors its cores take, or as many as the configuration says."""
+        """Number of actors: as configured, else as many as the cores allow."""
         cores = cast("dict[str, float]", ray.cluster_resources()).get("CPU", 0.0)
         return self.config.actors or max(1, int(cores / self.config.cpus))
 
@@ -211,7 +211,7 @@ class RayCluster:
         return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
 
     async def crew(self, coordinator: CoordinatorSpec, size: int, shared: Collection[str]) -> RayCrew:
-        """What a run needs of it, with the shared models on each node; errors as in `Coordinator.open`."""
+        """The crew of a run, with the shared models on each node; errors as in `Coordinator.open`."""
         for place in shared:
             self._place_model(place)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -239,14 +239,16 @@ class RayCluster:
         for node in cast("list[dict[str, Any]]", ray.nodes()):
             node_id, cores = str(node["NodeID"]), float(node["Resources"].get("CPU", 0))
             name = _model_name(place, node_id)
-            if node["Alive"] and cores >= self.config.cpus and name not in self._models:  # none works on other nodes
+            if (
+                node["Alive"] and cores >= self.config.cpus and name not in self._models
+            ):  # no actor works on other nodes
                 threads = max(1, int(cores))
                 there = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False), "num_cpus": 0}
                 options = {"name": name, "max_concurrency": threads, "max_restarts": -1}
                 self._models[name] = ray.remote(RayModel).options(**there, **options, max_task_retries=-1).remote(place)
 
     async def start(self) -> RayActor:
-        """An actor that is free, or a new one, as soon as there is room; InfrastructureError if none can be started."""
+        """A free or new actor, as soon as there is room; InfrastructureError if none can be started."""
         if self._idle:
             return self._idle.pop()
         config, failures = self.config, list[str]()
@@ -266,7 +268,7 @@ class RayCluster:
         raise InfrastructureError(what, "install the same evalflow, with its extra ray, on every node")
 
     def keep(self, actor: RayActor) -> None:
-        """Keep an actor that has nothing to do for the next run."""
+        """Keep an idle actor for the next run."""
         self._idle.append(actor)
 
     def leave(self) -> None:
@@ -290,7 +292,7 @@ class RayCrew:
     async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
         assert isinstance(actor, RayActor)
         self._working.discard(actor)
-        actor.kill()  # it may still be there, behind a network that failed
+        actor.kill()  # it may still run behind a failed network
         await self._coordinator.lost.remote(actor.name, paid)
 
     async def release(self, actor: ClusterActor) -> None:
@@ -304,7 +306,7 @@ class RayCrew:
             self._cluster.keep(actor)
 
     async def close(self) -> CoordinatorTotals:
-        """End the coordinator, and actors that are still at work; returns what the coordinator alone knows."""
+        """Stop the coordinator and busy actors; returns the coordinator's totals."""
         for actor in self._working:
             actor.kill()
         self._working.clear()

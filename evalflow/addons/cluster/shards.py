@@ -1,4 +1,4 @@
-"""Deals the cases of a run to its actors, and deals those that a lost actor had again, until one is found guilty."""
+"""Deals a run's cases to its actors, and deals a lost actor's cases again until the guilty case is found."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from itertools import islice
 from evalflow.records import Answer, Case
 
 LOSSES = 3
-"""After so many lost actors the cases of a shard are tried one by one."""
+"""After this many lost actors the cases of a shard are tried one by one."""
 
 
 @dataclass(slots=True)
 class CaseWork:
-    """A case to score, with what is there already.
+    """A case to score, with its existing results.
 
     Attributes:
-        number: Its place in the run, which names it between driver and actors.
+        number: Its position in the run, by which driver and actors identify it.
         finished: Digests of its cells that have a score.
-        failed: Of these, those with the score 0, where metrics stop.
+        failed: Those of them with the score 0, where metrics stop.
         answers: Its answers of this run.
         reused: Its answers of other runs of the same sweep.
-        begun: Whether an actor has begun with it, be it a lost one.
+        begun: Whether any actor, perhaps a lost one, has begun it.
     """
 
     number: int
@@ -44,8 +44,8 @@ class _Shard:
 class Shards:
     """The cases of a run in parts of `size`, each dealt to one actor at a time.
 
-    When an actor is lost, nobody can tell which case ended it. So what it had is suspect: from then on an actor
-    works on one suspect shard alone. A shard that was lost three times is tried case by case.
+    When an actor is lost, the case that ended it is unknown, so all its shards are suspect. A suspect shard is given
+    to an actor that has no other. A shard that was lost three times is tried case by case.
     """
 
     def __init__(self, cases: Iterable[CaseWork], size: int) -> None:
@@ -53,21 +53,21 @@ class Shards:
         self._size = size
         self._held: dict[str, dict[int, _Shard]] = {}
         self._suspects: deque[_Shard] = deque()
-        self._alone: str | None = None  # the actor that takes the suspects, while there are fresh cases for the others
+        self._alone: str | None = None  # the actor that takes suspect shards while others have fresh cases
         self._exhausted = False
 
     @property
     def under_way(self) -> int:
-        """Cases that are dealt and not done."""
+        """Cases that are dealt but not done."""
         return sum(map(len, self._held.values()))
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to deal, and nothing under way."""
+        """Whether nothing is left to deal and nothing is in progress."""
         return self._exhausted and not self._suspects and not self.under_way
 
     def deal(self, actor: str, room: int) -> list[CaseWork]:
-        """The next cases for an actor that can hold `room` of them; none if it has enough, or must end some first."""
+        """The next cases for an actor with room for `room` more; none if it has enough or must finish some first."""
         held = self._held.setdefault(actor, {})
         if any(shard.losses for shard in held.values()):
             return []
@@ -88,17 +88,17 @@ class Shards:
         return self._held[actor][number].cases[number]
 
     def done(self, actor: str, number: int) -> None:
-        """Take a case off an actor, since it is done, or will not be begun."""
+        """Remove a case from an actor: it is done, or will not be begun."""
         del self._held[actor].pop(number).cases[number]
 
     def left(self, actor: str) -> list[CaseWork]:
-        """What an actor has that is not done."""
+        """An actor's unfinished cases."""
         return [shard.cases[number] for number, shard in self._held.get(actor, {}).items()]
 
     def lost(self, actor: str) -> CaseWork | None:
-        """Take back what a lost actor had; returns the case that is guilty, if it was alone with one for the last time.
+        """Take back a lost actor's cases, which are dealt again.
 
-        The others are dealt again.
+        Returns the guilty case if the actor had only that one, on its last attempt.
         """
         if self._alone == actor:
             self._alone = None

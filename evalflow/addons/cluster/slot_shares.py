@@ -1,4 +1,4 @@
-"""Share limits of calls in flight among a run's workers: how many slots each may use."""
+"""Divides limits of calls in flight among a run's workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class SlotUse:
     """A worker's use of one limit.
 
     Attributes:
-        maximum: The most calls in flight, over all workers.
-        wanted: Slots that it could use: calls in flight and waiting calls.
+        maximum: Maximum calls in flight over all workers.
+        wanted: Slots that it could use: calls in flight plus waiting calls.
         in_flight: Calls in flight now.
     """
 
@@ -27,11 +27,11 @@ class SlotUse:
 
 @dataclass(slots=True)
 class SlotHolder:
-    """What one worker has of a limit.
+    """One worker's part of a limit.
 
     Attributes:
-        share: The slots that it was given last.
-        bound: The most calls that it can have in flight before it reports again.
+        share: The slots last given to it.
+        bound: The maximum calls that it can have in flight before it reports again.
     """
 
     wanted: int = 0
@@ -43,9 +43,9 @@ class SlotHolder:
 class SlotShares:
     """Divides the slots of one limit among workers: bounds never add up to more than the maximum.
 
-    A worker reports its use, and the answer is its share. If a share is lowered, the old one counts until the worker
-    has got the new one and reports again. From then on the new share counts, or the number of calls still in progress
-    if that is larger. Only slots that are free by this count go to others.
+    A worker reports its use and gets its share. A lowered share only takes effect when the worker has received it and
+    reports again. Then the new share counts, or the number of calls still in flight if that is larger. Only slots that
+    are free by this count are given to others.
     """
 
     def __init__(self) -> None:
@@ -71,9 +71,9 @@ class SlotShares:
 
 
 def divided(slots: int, wanted: Sequence[int]) -> list[int]:
-    """Fair shares: an equal part for each, at most what it wants; the rest goes to those who want more.
+    """Fair shares: an equal part for each, at most what it wants; the rest goes to those that want more.
 
-    Slots that nobody wants are spread over those who want any, for their next calls.
+    Slots that nobody wants are spread over those that want any, for their next calls.
     """
     shares = [0] * len(wanted)
     wanting = sorted((want, place) for place, want in enumerate(wanted) if want)
@@ -89,13 +89,13 @@ def divided(slots: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(slots=True)
 class SharedLimit:
-    """A limiter of a worker, and the slots that it wanted at its last report."""
+    """A worker's limiter, and the slots that it wanted at its last report."""
 
     limiter: Limiter
     wanted: int = 0
 
     def use(self) -> SlotUse:
-        """Return the current use; slots wanted at the last report still count, so that a short pause loses none."""
+        """Return the current use. Slots wanted at the last report still count, so that a short pause loses none."""
         before, limiter = self.wanted, self.limiter
         self.wanted = limiter.in_flight + limiter.waiting
         return SlotUse(limiter.maximum, max(before, self.wanted), limiter.in_flight)

@@ -1,4 +1,4 @@
-"""A run over the actors of a cluster: what it sends there, and its pipeline."""
+"""Runs over the actors of a cluster: what a run sends to them, and its pipeline."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from evalflow.addons.cluster.ray_crew import RayCluster
     from evalflow.app.core.engines import EngineJob
 
-_LEAST_WIDTH = 8  # cases that an actor works on at once, whatever the limits
-_SHARDS_EACH = 4  # shards for each actor at least, so that none has nothing left to do while others have much
+_LEAST_WIDTH = 8  # maximum cases that an actor works on at once
+_SHARDS_EACH = 4  # minimum shards per actor, so that none is idle while others have much left
 _NOT_THERE: Mapping[str, Any] = {"baseline": None, "gate": None, "copy_to": None, "stop": None, "observers": {}}
-"""Settings that concern the driver alone, and name what nodes may not have."""
+"""Settings that only concern the driver, and may name files that nodes lack."""
 
 
 def run_spec(job: EngineJob, width: int, shared: Collection[str]) -> RunSpec:
-    """What actors must know of a run; keys stay where they are."""
+    """The specification of a run for actors; it contains no secret keys."""
     parts, opening = job.parts, job.opening
     config: dict[str, Any] = {**deepcopy(opening.config), **_NOT_THERE}
     config["cache"] = {**config.get("cache", {}), "url": None}
     config["otel"] = {**config.get("otel", {}), "endpoint": None}
     for metric in config["metric"].values():
-        if "steps_from" in metric:  # they are in prepared.json by now
+        if "steps_from" in metric:  # they are already in prepared.json
             metric["steps_from"] = None
     run, own = parts.settings.run, share_dir() / "prompts"
     prompts = parts.settings.composed.prompt_folders
@@ -61,7 +61,7 @@ def run_spec(job: EngineJob, width: int, shared: Collection[str]) -> RunSpec:
 
 
 def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, bytes]]:
-    """The files that prompts and metrics are read from, by the path that they have in an actor's own folder."""
+    """The files of prompts and metrics, by their path in an actor's folder."""
     for number, folder in prompts.items():
         for file in sorted(file for kind in ("*.jinja", "*.yaml", "*.yml") for file in folder.rglob(kind)):
             yield f"prompts-{number}/{file.relative_to(folder).as_posix()}", file.read_bytes()
@@ -74,15 +74,15 @@ def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, b
 
 @asynccontextmanager
 async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[ClusterPipeline]:
-    """The pipeline of a run on a cluster; at the end the tally has what only the coordinator of the run knows."""
+    """The pipeline of a run on a cluster. At the end the tally has the coordinator's totals."""
     parts = job.parts
     run, session = parts.settings.run, parts.session
     cases = sum(facts.cases for facts in job.opening.datasets.values())
     size = max(1, min(cluster.size, cases))
-    session.single_flight.close()  # what was prepared is in the file now, for the coordinator
+    session.single_flight.close()  # the prepared entries are now in the file, for the coordinator
     budget = session.budget
     if budget is not None:
-        budget.close()  # from here on the coordinator notes what is spent
+        budget.close()  # from here on the coordinator records spending
     coordinator = CoordinatorSpec(
         run_id=job.opening.run_id,
         cache=run.cache.model_copy(update={"path": str(from_home(run.cache.path).resolve())}),
@@ -102,7 +102,7 @@ async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[Clus
     try:
         width = max(
             _LEAST_WIDTH, 2 * -(-parts.width() // size)
-        )  # twice, since half of the cases may wait for the coordinator
+        )  # doubled, since half of the cases may be waiting for the coordinator
         shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
         spec = run_spec(job, width, shared)
         timeout_s = cluster.config.start_timeout_s
@@ -114,7 +114,7 @@ async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[Clus
 
 
 def shared_models(parts: Parts) -> list[str]:
-    """The models that a run's judges and its embedder load, each as `module:function`, once for each machine."""
+    """The models loaded by a run's judges and embedder, as `module:function`; one copy per machine."""
     settings, needed = parts.settings, parts.needed
     judges = [judge for name in needed.asking for judge in single_judges(settings.judges[name]).values()]
     kinds = [JUDGE_KINDS.get(config.kind) for config in judges]

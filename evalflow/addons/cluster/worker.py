@@ -1,4 +1,4 @@
-"""An actor's work: run a run's pipeline over the cases that it is given, and hand over the records."""
+"""An actor's work: runs a run's pipeline over the given cases and returns the records."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class RunSpec:
 
     Attributes:
         manifest: run.json as the run begins, as text.
-        needed: Which metrics ask a judge, and which the embedder.
+        needed: The metrics that ask a judge, and those that ask the embedder.
         prepared: The entries of prepared.json.
         unprepared: The metrics that could not be prepared, by name.
-        host: The driver's machine; there, actors work in its folder `home`.
-        prompt_folders: Where prompts are looked up there; None for the folder that evalflow ships.
+        host: The driver's machine; actors on it work in its folder `home`.
+        prompt_folders: Prompt folders on that machine; None is the folder that evalflow ships.
         files: For actors on other machines: the files that prompts and metrics are read from, by their relative path;
             those of the first prompt folder are below prompts-0, and so on.
         width: Cases that an actor works on at once.
         shared: The models that all actors of a node share, each as `module:function`.
-        connections: The only addresses that may be called; None: any.
-        budget: The limits of what the run may spend; None: no limits.
-        fence_key: The secret by which prompts mark judged text; those of all actors must be equal.
+        connections: The allowed addresses; None: any.
+        budget: The run's spending limits; None: no limits.
+        fence_key: The secret with which prompts mark judged text; the same for all actors.
     """
 
     manifest: str
@@ -76,15 +76,15 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSpec:
-    """What the coordinator of a run is made of.
+    """The specification of a run's coordinator.
 
     Attributes:
         cache: Its path is absolute.
         budget: None: no limits.
-        spent: On the budget, by earlier parts of the run and by what has prepared this one.
+        spent: Spent of the budget by earlier parts of the run and by preparation.
         before, unaccounted, lost_requests: As in `Budget`.
-        sent: The same by this process alone, which counts on its lease.
-        note: The file in which the run notes what it has spent; None: nowhere.
+        sent: The part of it that this process spent, which counts on its lease.
+        note: The file in which the run records its spending; None: nowhere.
         settled: Digests of the calls whose cost is in the journals of earlier parts.
         counted: Whether `spent` has the cost of all calls of earlier parts.
     """
@@ -103,7 +103,7 @@ class CoordinatorSpec:
     counted: bool
 
     def build(self) -> Coordinator:
-        """The coordinator, with the files and addresses of this machine; it opens them at first use."""
+        """Build the coordinator with this machine's files and addresses, which are opened at first use."""
         config, shared, budget = self.cache, None, None
         if config.url is not None and config.mode in ("on", "read"):
             shared = SharedCache(config.url, reading=config.mode == "read")
@@ -119,16 +119,16 @@ class CoordinatorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What an actor has done since its last report.
+    """An actor's progress since its last report.
 
     Attributes:
-        begun, done: The numbers of cases that it has begun, and done.
+        begun, done: The numbers of cases that it has begun and done.
         dropped: The numbers of cases that it has not begun and will not begin.
         records: Finished answers and scores, in their order.
         lines: Lines for the run's log, with their levels.
-        unpriced: Whether there were calls without a known price, and without a record.
-        failure: Why no further call can be made.
-        over: Whether it has ended; without a failure, because it was stopped.
+        unpriced: Whether there were calls with neither a known price nor a record.
+        failure: Why no more calls can be made.
+        over: Whether it has ended; without `failure`, because it was stopped.
     """
 
     begun: Sequence[int] = ()
@@ -142,7 +142,7 @@ class WorkerReport:
 
 
 class ClusterWorker:
-    """Works on one run at a time; `reach` returns the connection to a run's coordinator."""
+    """Works on one run at a time. `reach` returns the connection to a run's coordinator."""
 
     def __init__(self, name: str, reach: Callable[[str], Send]) -> None:
         self._name = name
@@ -151,7 +151,7 @@ class ClusterWorker:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
-        """Prepare for a run; return why this node cannot take part, if so."""
+        """Prepare for a run; returns why this node cannot take part, or ""."""
         await self.end()
         try:
             manifest = Manifest.model_validate_json(spec.manifest)
@@ -180,7 +180,7 @@ class ClusterWorker:
             self._folder = None
 
     def _go_home(self, spec: RunSpec) -> list[Path]:
-        """Work in the driver's folder, or elsewhere in one with the files that the run reads; gives prompt folders."""
+        """Work in the driver's folder, or elsewhere in one with the run's files; returns the prompt folders."""
         own = share_dir() / "prompts"
         if spec.host == socket.gethostname() and Path(spec.home).is_dir():
             os.chdir(spec.home)
@@ -232,7 +232,7 @@ class _Job:
     async def of(
         cls, spec: RunSpec, manifest: Manifest, prompts: Sequence[Path], coordinator: CoordinatorClient
     ) -> _Job:
-        """Build the parts of the run; UserError if they are not those of the driver."""
+        """Build the parts of the run; UserError if they differ from the driver's."""
         settings = settings_of(replace(composed_of(manifest), prompt_folders=tuple(prompts)))
         session = coordinator.session(spec.connections, manifest.run_id, spec.fence_key)
         parts = assemble(settings, manifest.run_id, session, needed=spec.needed)
@@ -275,14 +275,14 @@ class _Job:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(width):
                     workers.create_task(self._process())
-        except* Exception as failures:  # a fault of evalflow, which the driver shows as such
+        except* Exception as failures:  # a bug of evalflow, which the driver reports as such
             self._out.fail(first_of(failures))
         finally:
             self._pipeline.end()
             self._out.news.set()
 
     async def _process(self) -> None:
-        """Process cases until told to stop. After a failure those under way are finished, as far as they can be."""
+        """Process cases until stopped. After a failure, cases in progress are finished if possible."""
         while True:
             while not self._queue:
                 if self._stopped:
@@ -311,7 +311,7 @@ class _Job:
 
 
 class _Answers:
-    """Answers that cases come with, looked up as in an AnswerBook."""
+    """The answers sent with cases, with the interface of an AnswerBook."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str, int], Answer] = {}
@@ -333,7 +333,7 @@ class _Answers:
 
 
 class _Entries:
-    """Implements Prepared with the entries of the driver, which has prepared everything."""
+    """Implements Prepared with the driver's entries."""
 
     def __init__(self, entries: Mapping[str, Mapping[str, object]]) -> None:
         self._entries = entries
@@ -346,7 +346,7 @@ class _Entries:
 
 
 class _Outbox(logging.Handler):
-    """Implements Sink, and a handler of log lines: gathers what the driver will be handed."""
+    """Implements Sink and a log handler: collects records and log lines for the driver."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__(logging.WARNING)
@@ -360,7 +360,7 @@ class _Outbox(logging.Handler):
         logging.getLogger("evalflow").addHandler(self)
 
     def write(self, record: Answer | ScoreRecord) -> None:
-        if isinstance(record, Answer) and not record.generated:  # it is in the data already
+        if isinstance(record, Answer) and not record.generated:  # the data already has it
             return
         if record.error:
             record = replace(record, error=self._redactor.text(record.error))
@@ -379,7 +379,7 @@ class _Outbox(logging.Handler):
         self.news.set()
 
     async def wait(self) -> None:
-        """Wait for news, and a moment for more, unless the last case was begun."""
+        """Wait for news, then briefly for more, unless the last case was begun."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 await self.news.wait()
@@ -407,7 +407,7 @@ class _Outbox(logging.Handler):
 
 
 def expect_versions(manifest: Manifest) -> None:
-    """UserError if a node would not give the driver's results: it has other versions."""
+    """UserError if a node has other versions than the driver, and could give other results."""
     mine, theirs = versions(), manifest.versions
     different = [
         f"{package} {mine.get(package)} instead of {version}"
@@ -420,7 +420,7 @@ def expect_versions(manifest: Manifest) -> None:
 
 
 def expect_same(manifest: Manifest, parts: Parts) -> None:
-    """UserError if what a node has built is not what the driver has: another address, program or prompt."""
+    """UserError if the node's parts differ from the driver's: another address, program or prompt."""
     different: list[str] = []
     if parts.target.identity != manifest.target.identity:
         different.append(f"target {parts.target.name}")

@@ -1,4 +1,4 @@
-"""How far a context supports a claim, measured by shared words."""
+"""Measures how far a context supports a claim, by shared words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalflow.values.segments import listed, sentences
 
 WINDOW = 3
 Similarities = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[float]]
-"""For each text, the largest cosine between it and some others; negative values count as 0."""
+"""Returns for each text the largest cosine between it and some others; negative values count as 0."""
 
 
 # Function words. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out on purpose: they change
@@ -27,14 +27,14 @@ FUNCTION_WORDS = listed(
     will would shall should can could may might must
     """
 )
-# A sentence of only these words states nothing to compare.
+# A sentence with only these words has nothing to compare.
 INTERJECTIONS = listed(
     """
     yes yeah yep yup no nope ok okay sure well oh ah hm hmm hi hello hey thank thanks you please
     sorry wow lol haha right
     """
 )
-# Polite phrases, which state nothing about the subject either.
+# Polite phrases, which also say nothing about the subject.
 _COURTESY = re.compile(
     r"""(?:many\ )?thank(?:s|\ you)\b(?:\ (?:so|very)\ much)?\ for\ .*|(?:great|good)\ question
     |(?:i\ )?hope\ (?:this|that|it)\ (?:helps?|is\ helpful)\b.*
@@ -110,10 +110,7 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How far a context supports a claim, and the sentences that show it.
-
-    `unseen` are the claim's words that they lack.
-    """
+    """The support of a claim by a context, and the supporting sentences, which lack the claim's words `unseen`."""
 
     support: float
     sentences: tuple[str, ...]

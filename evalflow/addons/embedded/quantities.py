@@ -1,4 +1,4 @@
-"""Amounts, dates and times in a text, as values that can be compared however they are written.
+"""Amounts, dates and times in a text, as values that can be compared in any notation.
 
 Digits with the separators of any country ("1,200", "1.200", "1 200"), number words in English and small ones in German,
 French and Spanish, percent, currencies, plain units, clock times, weekdays, and dates of the Gregorian calendar.
@@ -24,10 +24,10 @@ _NUMBER = frozenset({""})
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount as written, with all that it can mean: "20 cents" are 0.2 of several currencies.
+    """An amount as written, with all its possible values: "20 cents" is 0.2 of several currencies.
 
-    `bare` has its numbers without the unit. `stated` is false for what states no amount by itself ("a week", "half"):
-    others are compared with it, but it needs no evidence. A `loose` one was rounded.
+    `bare` has its numbers without the unit. `stated` is false for expressions such as "a week" or "half": other
+    amounts are compared with them, but they need no evidence. A `loose` amount was rounded.
     """
 
     surface: str
@@ -41,7 +41,7 @@ class Quantity:
         return frozenset(dimension for _, dimension in self.readings)
 
     def agrees(self, other: Quantity) -> bool:
-        """Whether both can mean the same; one without a unit agrees with the number of the other."""
+        """Whether both can mean the same. Without a unit, only the numbers are compared."""
         if self.dimensions == _NUMBER or other.dimensions == _NUMBER:
             return any(self._is_close(other, first, second, "") for first in self.bare for second in other.bare)
         return any(
@@ -56,13 +56,13 @@ class Quantity:
         return bool(self.dimensions & other.dimensions) and not self.agrees(other)
 
     def _is_close(self, other: Quantity, first: float, second: float, dimension: str) -> bool:
-        # Thirty days are a month; what was rounded may be a tenth off.
+        # Thirty days are a month; a rounded amount may be off by a tenth.
         allowed = 0.1 if self.loose or other.loose else 0.02 if dimension == "s" else 1e-6
         return math.isclose(first, second, rel_tol=allowed, abs_tol=1e-9)
 
 
 class Date(Quantity):
-    """A date of which parts may be open; it agrees with another if the parts that both have are equal."""
+    """A date that may lack parts; two dates agree if the parts that both have are equal."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ def _with_fraction(written: str) -> set[float]:
 
 
 def _numbers(digits: str) -> set[float]:
-    """What digits can mean: "1.200" is 1200 in Berlin and 1.2 in Boston."""
+    """The possible values of digits: "1.200" is 1200 in Berlin and 1.2 in Boston."""
     compact = re.sub(r"[\s'’]", "", digits)
     marks = [mark for mark in compact if mark in ".,"]
     whole, _, part = compact.rpartition(marks[-1]) if marks else (compact, "", "")
@@ -192,7 +192,7 @@ def _numeric_date(match: re.Match[str]) -> Quantity | None:
     year += 2000 if year < 100 else 0
     if match["mark"] == "/" and second > 12:
         first, second = second, first
-    elif match["mark"] == "/" and first <= 12 and first != second:  # open which of them is the month
+    elif match["mark"] == "/" and first <= 12 and first != second:  # either of them may be the month
         return _date(match[0], year, None, None)
     return _date(match[0], year, second, first)
 
@@ -217,7 +217,7 @@ _SPELLED = rf"""\b(?:{_NUMBER_WORD})(?:[ -](?:{_LARGE_WORD})
 
 @cache
 def _readers() -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Quantity | None]], ...]:
-    """Return the readers of amounts, the most specific first; text read by one is hidden from the next."""
+    """Return the readers of amounts, most specific first; text read by one is hidden from the next."""
     unit, month, day = (
         _any_of((*units.UNITS, *units.CENTS, *units.POUNDS)),
         _any_of(units.MONTHS),

@@ -60,7 +60,7 @@ LARGE = _values(
     1e12: trillion trillions
     """
 )
-# Articles in one language or another: they state an amount before a unit at most.
+# Articles of the languages: they are an amount only before a unit.
 ARTICLES = listed("one ein eine einen einem einer un une uno una")
 FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 PARTS = _values(
@@ -160,7 +160,7 @@ MONTHS = _places(
     """,
     first=1,
 )
-# Without a day or a year, they are mostly something else.
+# Without a day or a year these words are mostly not months.
 AMBIGUOUS_MONTHS = listed("may march mars sept")
 WEEKDAYS = _places(
     """

@@ -51,7 +51,7 @@ class CaseRunner(Protocol):
     """Carries out a job; `Pipeline` does so in this process."""
 
     async def run(self, cases: Iterable[Case]) -> None:
-        """Process the cases; returns when all are done, or those under way if it was stopped."""
+        """Process the cases; returns when all are done or, after `stop`, when those in progress are."""
         ...
 
     def stop(self) -> None:

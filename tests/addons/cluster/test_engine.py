@@ -32,7 +32,7 @@ def refused(program: Program) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("engine.address=ray://127.0.0.1:10001", "the Ray client loses a run with its connection"),
+        ("engine.address=ray://127.0.0.1:10001", "with the Ray client a run is lost if the connection fails"),
         ("engine.address=127.0.0.1", "write HOST:PORT"),
         ("engine.actors=0", "engine.actors: must be greater than or equal to 1"),
         ("engine.cpus=0", "engine.cpus: must be greater than 0"),

@@ -86,7 +86,7 @@ class CheckWriter:
     def _checks(
         self, declared: object, variables: Mapping[str, object], where: str, fields: dict[str, object]
     ) -> list[dict[str, object]]:
-        """The checks of an assertion: none without an equivalent or for a metric, several for a set that is not a group."""
+        """The checks of an assertion: none if it is a metric or has no equivalent, several if it is a broken set."""
         assertion = object_in(declared)
         kind = assertion.get("type") if assertion is not None else declared
         if assertion is not None and kind == "assert-set":

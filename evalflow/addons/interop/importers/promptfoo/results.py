@@ -237,7 +237,7 @@ def _bill(row: Columns) -> dict[str, float]:
 
 
 def _scores(results: _Results, row: Columns) -> dict[str, object]:
-    """promptfoo's scores of an answer: of the whole test, and of each assertion by its check's name.
+    """The tool's scores of an answer: of the whole test, and of each assertion by its check's name.
 
     Remarks on them, in `gradingResult`, stay unread.
     """

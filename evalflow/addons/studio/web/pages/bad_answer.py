@@ -1,4 +1,4 @@
-"""Make a test of a bad answer: what was asked, the answer, and a check that it fails; then run that case alone."""
+"""Makes a test from a bad answer: the question, the answer, and a check that it fails; then runs only that case."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class _TestWriter:
 
 
 def _first_check(bad: BadAnswer, *, is_judged: bool) -> dict[str, Any]:
-    """The check that a test begins with: the expected answer if there is one, a rule in words, or a keyword."""
+    """The initial check of a test: the expected answer if there is one, else a rule in words, or a keyword."""
     references: Sequence[str] = texts_of(bad.row.get("reference"))
     if is_judged and references:
         return {"identifier": "correctness", "enabled": True, "params": {"reference": references[0]}}

@@ -292,7 +292,7 @@ class BotForm:
         message("Nothing to set up: runs score the recorded answers in your test cases.")
 
     def _pick(self, connections: Sequence[str]) -> None:
-        """The field of the connection, where problems of what it stands for are shown too."""
+        """The connection's field, which also shows problems of the keys that it replaces."""
         self.fields |= by_problem("target", {"connection": pick_connection(self._config, connections)})
 
     def _key_field(self) -> None:

@@ -1,4 +1,4 @@
-"""A bot's home: whether it is good and better than before, its trends, weak tags and latest runs."""
+"""A bot's home: its quality and change, trends, weak tags and latest runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _without_runs(bot: str) -> None:
 
 
 def _latest_state(run: Run) -> None:
-    """What the latest run does, unless it is done."""
+    """The state of the latest run, unless it is done."""
     if run.state in ACTIVE:
         done = f"{run.progress.done:,} of {run.progress.expected:,} scores" if run.progress.expected else "starting"
         message(f"A run is in progress: {done}.", "The sentence below is about the run before.", "")
@@ -103,7 +103,7 @@ def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
 
 
 def since_last_time(change: bot_home.HeadlineChange) -> str:
-    """What a comparison with the run before says."""
+    """The result of a comparison with the previous run."""
     if change.before is None:
         return "There is no earlier run of all cases to compare with."
     if change.before.obstacles:
@@ -152,7 +152,7 @@ _HIGH = 56
 
 
 def _line(points: Sequence[HistoryPoint]) -> None:
-    """Dots with intervals, linked where the runs can be compared; the height is what they span."""
+    """Dots with intervals, joined if the runs can be compared; the scale is the range of the intervals."""
     ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
     low, span = min(ends), max(ends) - min(ends) or 1.0
 

@@ -1,4 +1,4 @@
-"""The bots: the list, one with its settings, and a bot as files: downloaded, written to a folder, read from one."""
+"""The bots: the list, a bot with its settings, and download, export and import of bots as files."""
 
 from __future__ import annotations
 

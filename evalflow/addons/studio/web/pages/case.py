@@ -75,7 +75,7 @@ def add() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What the project has that a case may use: reusable checks, bots whose judges may be asked, and tags."""
+    """Parts of the project that a case may use: reusable checks, bots whose judges may be asked, and tags."""
 
     checks: Mapping[str, Check]
     bots: Sequence[str]
@@ -96,7 +96,7 @@ def _neighbours(dataset: str, search: CaseSearch, place: cases.CasePlace) -> Non
             keys[key] = search.case(dataset, case)
             link_button(name, keys[key]).props(f'title="Key {key}" aria-keyshortcuts={key}')
     for key, path in keys.items():
-        # Within a field the key is a letter.
+        # within a field the key types a letter
         ui.keyboard(
             lambda event, key=key, path=path: _go(event, key, path), ignore=["input", "select", "textarea", "button"]
         )
@@ -231,7 +231,7 @@ _WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer"}
 
 
 class CaseForm:
-    """A case as it is written, read as a row of JSON lines; keys without a field are kept."""
+    """The form of a case, read as a row of JSON lines; keys without a field are kept."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which cases a run takes: a part of the form of a new run, and the same in words."""
+"""The choice of a run's cases: a part of the form of a new run, and its description in words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOTHING = "Tick cases on the page of their dataset or in the results of a run, 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """The cases that the address of the page names, and the run whose failed cases they are, if they are that."""
+    """The cases named in the page's address and, if they failed in a run, that run."""
 
     known: KnownCases
     failed_in: str = ""
@@ -106,7 +106,7 @@ class CaseChoiceFields:
         return self.kind == "all" or bool(self._values())
 
     def apply(self, request: RunRequest) -> RunRequest:
-        """The request with the chosen cases; of a selection, with its datasets only."""
+        """The request with the chosen cases; for selected cases, with only their datasets."""
         if self.kind == "tags":
             return replace(request, dataset_values={name: self._tagged(name) for name in request.datasets})
         if self.kind == "all":
@@ -115,7 +115,7 @@ class CaseChoiceFields:
         return replace(request, datasets=list(values), dataset_values=values)
 
     async def load(self, datasets: Sequence[str]) -> None:
-        """Read what can be chosen now: the tags of these datasets, or runs."""
+        """Read the possible choices: the tags of these datasets, or runs."""
         if self.kind == "tags":
             for name in datasets:
                 if name not in self._tags_of:
@@ -138,7 +138,7 @@ class CaseChoiceFields:
         return self._failed if self.kind == "failed" else self._selected
 
     def _tagged(self, dataset: str) -> Mapping[str, Any]:
-        """With any of the tags, a dataset is asked for those that it has; if it has none, all say what is wrong."""
+        """If any tag is enough, the tags that the dataset has; if it has none, all, so that an error names them."""
         tags, every = list(self._tags.value), self._need.value == "all"
         own = [tag for tag in tags if tag in self._tags_of.get(dataset, {})]
         return {"tags": tags if every or not own else own, "every_tag": every}
@@ -195,7 +195,7 @@ class CaseChoiceFields:
 
 
 def cases_in_words(cases: Mapping[str, int], left_out: Mapping[str, LeftOutCases]) -> str:
-    """How many cases a run takes of how many, by dataset if there are several, and how many drafts it leaves out."""
+    """How many of the cases a run takes (by dataset if there are several), and how many drafts it leaves out."""
     taken, unselected = sum(cases.values()), sum(one.unselected for one in left_out.values())
     said = f"{taken:,} of {counted(taken + unselected)}" if unselected else counted(taken)
     if len(cases) > 1:

@@ -1,4 +1,4 @@
-"""A case's conversation as chat bubbles, the user that a model plays in it, its reference and its answer example."""
+"""A case's conversation as chat bubbles, its simulated user, its reference and its answer example."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Conversation:
         return cast("forms.Field", self._bubbles[-1].field)
 
     def messages(self) -> list[MessageRow]:
-        """The turns as they are, whether they are right or not."""
+        """The current turns, valid or not."""
         return [bubble.read() for bubble in self._bubbles]
 
     def read(self) -> list[MessageRow] | None:
@@ -135,7 +135,7 @@ class Conversation:
         self._on_change()
 
     def warn(self) -> None:
-        """Say at once if the last turn is not the user's, and nobody continues as the user."""
+        """Warn at once if the last turn is not the user's and no user is simulated."""
         self._warning.clear()
         if self._bubbles[-1].role != "user" and not self._is_simulated():
             with self._warning:
@@ -297,7 +297,7 @@ _NO_SITUATION = "Write the situation: without it nobody is simulated."
 
 
 class ScenarioFields:
-    """What a second model is told that plays the user; without a situation the case is asked as it stands."""
+    """The instructions for a second model that plays the user; without a situation no user is simulated."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self._body = body
@@ -334,7 +334,7 @@ class ScenarioFields:
         return values
 
     def _read(self, name: str) -> Any:
-        """The value of a field; as it was, if nobody changed it: a fact may have several lines."""
+        """The value of a field. An unchanged field returns the original value, since a fact may have several lines."""
         field = self.fields[name]
         if field.value == self._before[name]:
             return self._body.get(name)

@@ -55,7 +55,7 @@ class CaseSearch:
 
     @property
     def found(self) -> dict[str, str | None]:
-        """What is searched for, as arguments for the workspace; drafts and active cases apart."""
+        """The search as arguments for the workspace, without the filter for drafts and active cases."""
         return {"tag": self.tag or None, "text": self.text.strip() or None}
 
     @property

@@ -1,4 +1,4 @@
-"""The checks of a case as cards, each tried on the answer example as one types."""
+"""The checks of a case as cards, each tried on the answer example during typing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.values.jsonvalues import as_map
 
 WAIT_S = 0.35
-"""Seconds without a key before the checks are tried."""
+"""Seconds without typing before the checks are tried."""
 _STATES: Mapping[str, tuple[str, Tone]] = {
     "passed": ("passed", "pass"),
     "failed": ("failed", "fail"),
@@ -86,7 +86,7 @@ class CheckCards:
         return self._cards.read()
 
     def focus(self) -> None:
-        """Let one type into the first field of the first check."""
+        """Focus the first field of the first check."""
         if self._cards.rows and (field := self._cards.rows[0].first_field):
             field.run_method("focus")
 
@@ -121,7 +121,7 @@ class CheckCards:
         self._judging.set_visibility(any(card.is_judged for card in self._cards.rows))
 
     def changed(self) -> None:
-        """Something on a card has changed, or there are other cards."""
+        """Handle a change of a card or of the list of cards."""
         self._mark()
         self._on_change()
 
@@ -157,7 +157,7 @@ class CheckCards:
 
 
 def reason_in_words(reason: str) -> str:
-    """Why a check is as it is; a parameter that is missing or wrong is named without its key path."""
+    """The reason of a check's result; a missing or wrong parameter is named without its key path."""
     found = _PARAM.match(reason)
     if found is None:
         return capitalised(reason)
@@ -208,7 +208,7 @@ class _CheckCard:
         return {**self._check, "enabled": bool(self._on.value), "params": params}
 
     def show(self, trial: CheckTrial, example: Any) -> None:
-        """Show a result; that of a judge stays while check and example are the same."""
+        """Show a result; a judge's result is kept while check and example are unchanged."""
         if trial.state == "judge":
             key = self._key(example)
             trial = self._judged[1] if self._judged and self._judged[0] == key else trial
@@ -220,7 +220,7 @@ class _CheckCard:
         self._result.set_text(asked if trial.state == "judge" else reason_in_words(trial.reason))
 
     def show_judged(self, trial: CheckTrial, example: Any) -> None:
-        """Show and keep what a judge said."""
+        """Show and keep a judge's result."""
         self._judged = (self._key(example), trial)
         self.show(trial, example)
 

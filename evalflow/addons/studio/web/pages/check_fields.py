@@ -1,4 +1,4 @@
-"""What each kind of check is called, and the fields of its parameters."""
+"""The name of each kind of check, and the fields of its parameters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
     }
 )
-"""Name, sentence and icon of the built-in checks that have fields of their own."""
+"""Name, sentence and icon of the built-in checks that have a form."""
 _IDEAL = forms.About(
     "Reference", "The ideal answer, or a JSON list of several.", "Paris is the capital of France.", required=True
 )
@@ -105,7 +105,7 @@ _FIELDS: Mapping[str, Mapping[str, Param]] = MappingProxyType(
         **dict.fromkeys(COMPARISONS, _COMPARED),
     }
 )
-"""The parameters of each kind that have a field of their own."""
+"""The parameters of each kind that have a field."""
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."
 _PARAMS = forms.About("Parameters", "As YAML.", "checks:\n- identifier: greets", required=True, code=True)
@@ -139,7 +139,7 @@ def _grounded(context: object, shown: str) -> str:
 
 
 def in_words(kind: str, params: Mapping[str, Any]) -> str:
-    """What a check with these parameters demands, as a sentence."""
+    """What a check with these parameters requires, as a sentence."""
 
     def quoted(key: str) -> str:
         return f"“{clipped(forms.as_text(params.get(key, '')), _CLIPPED)}”"
@@ -282,7 +282,7 @@ class _RuleRow:
 
 
 class _PathRow:
-    """What the metadata have at a JSON path; keys without a field are kept."""
+    """The expected value at a JSON path of the metadata; keys without a field are kept."""
 
     def __init__(self, number: int, given: Mapping[str, Any], on_change: Callable[[], object]) -> None:
         self._given, expected = given, given.get("expected_value")

@@ -1,4 +1,4 @@
-"""The form of a reusable check: what it demands, and answers that it must pass or fail, tried as one types."""
+"""The form of a reusable check: what it requires, and answers that it must pass or fail, tried during typing."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def edited_check(workspace: Workspace, stored: Check | None) -> Edited[Check]:
 
 
 WAIT_S = 0.35
-"""Seconds without a key before the examples are tried."""
+"""Seconds without typing before the examples are tried."""
 _GROUPS = {
     True: ("Answers that should pass", "Hello, how may I help you today?"),
     False: ("Answers that should fail", "Hi, can I help you?"),
@@ -154,7 +154,7 @@ _METADATA = forms.About("Metadata", "As JSON.", '{"user": {"name": "John"}}', co
 _QUESTION = forms.About("Question", "What was asked, if the judge must know it.", "Should I buy bitcoin?")
 _JUDGE = forms.About("Judge of", "The judge of this bot's runs: one call for each answer.", required=True)
 Checked = Callable[[], tuple[str, dict[str, Any]]]
-"""Gives the kind and the parameters of the check as they are now."""
+"""Returns the current kind and parameters of the check."""
 
 
 class ExampleCards:
@@ -206,7 +206,7 @@ class ExampleCards:
         )
 
     def kind_changed(self) -> None:
-        """Show the fields that a check of this kind needs, and try all."""
+        """Show the fields that this kind of check needs, and try all examples."""
         kind, _ = self._checked()
         self._judging.set_visibility(kind in JUDGED)
         for card in self._cards:
@@ -281,7 +281,7 @@ class ExampleCards:
         self._summary.classes(replace=f"examples-summary {tone}")
 
     async def _judge_all(self) -> None:
-        """Ask the judge about all examples that it has not judged as they are."""
+        """Ask the judge about all examples that are new or changed since it judged them."""
         (kind, params), bot = self._checked(), str(self._bot.value) if self._bot else ""
         examples = [one for one in self.read() or () if _key(kind, params, one) not in self._judged]
         check = {"identifier": kind, "params": params}
@@ -339,7 +339,7 @@ class _ExampleCard:
         return CheckExample(str(self._answer.value or ""), self.passes, known, forms.written(self._question) or "")
 
     def show_fields(self, kind: str) -> None:
-        """Show what a check of this kind reads, and what was written."""
+        """Show the fields that this kind of check reads, and filled ones."""
         self._metadata_place.set_visibility(kind == "metadata" or bool(forms.written(self._metadata)))
         self._question_place.set_visibility(kind in JUDGED or bool(forms.written(self._question)))
 
@@ -357,7 +357,7 @@ class _ExampleCard:
             self._card.classes("is-wrong")
 
     def focus(self) -> None:
-        """Put the cursor into the answer."""
+        """Focus the answer."""
         self._answer.run_method("focus")
 
     def delete(self) -> None:

@@ -1,4 +1,4 @@
-"""Two runs compared: what is chosen, why they cannot be compared, or the verdict and the cases that changed."""
+"""Two runs compared: their choice, and either why they cannot be compared, or the verdict and the changed cases."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _option(run: Run) -> str:
 
 
 def _show(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
-    """The result; before it, how far a run is that is still going."""
+    """The result; above it, the progress of a run that has not ended."""
     waiting = next((run for run in reversed(runs) if not run.facts.get("metrics")), None)
     if waiting is None:
         _result(workspace, runs, pair)
@@ -321,7 +321,7 @@ def _what_changed(found: Comparison) -> None:
 
 
 def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:
-    """A note on a metric of a dataset, with what people call both."""
+    """A note on a metric of a dataset, with the titles of both."""
     for dataset, metric in dict.fromkeys((row.dataset, row.metric) for row in rows):
         start = f"{dataset}, {metric}"
         if note.startswith((f"{start}:", f"{start},")):

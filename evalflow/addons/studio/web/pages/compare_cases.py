@@ -57,7 +57,7 @@ _NONE: dict[Sort, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery(AddressQuery):
-    """What the list shows, as in the query of the address: the filter, the page from 1, and the open case."""
+    """The state of the list, as in the address's query: the filter, the page (from 1), and the open case."""
 
     show: str = ""
     dataset: str = ""
@@ -65,7 +65,7 @@ class ChangeQuery(AddressQuery):
 
     @property
     def sort(self) -> Sort:
-        """The filter; all if it is not known."""
+        """The filter; "all" if it is unknown."""
         return self.show if self.show in SORTS else "all"
 
     @property
@@ -133,7 +133,7 @@ class ChangeList:
                 plain_button(label, partial(self._step, by)).props(f"data-key={key} tabindex=-1")
 
     async def begin(self, query: ChangeQuery) -> None:
-        """Show what the address names."""
+        """Show the list as in the address."""
         last = max(0, self._changes.counts[query.sort] - 1) // PAGE_SIZE * PAGE_SIZE
         await self._read(query.sort, min(query.first, last))
         for i, change in enumerate(self._page):
@@ -152,7 +152,7 @@ class ChangeList:
             self._show(page)
 
     def _note(self) -> None:
-        """Write what is shown into the address."""
+        """Write the list's state into the address."""
         change = None if self._open is None else self._page[self._open]
         page = self._first // PAGE_SIZE + 1
         shown = ChangeQuery(
@@ -213,7 +213,7 @@ class ChangeList:
         self._open = None
 
     async def _step(self, by: int) -> None:
-        """Open the next or the previous case of the filter, on whatever page it is."""
+        """Open the next or the previous case of the filter, on any page."""
         at = self._first if self._open is None else self._first + self._open + by
         if not 0 <= at < self._changes.counts[self._sort]:
             return
@@ -297,7 +297,7 @@ def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[Seq
 
 
 def _said(side: str, repeat: int, scores: Sequence[Score]) -> AnswerShown:
-    """What a run answered the `repeat`-th time."""
+    """A run's `repeat`-th answer."""
     title = f"Answer{f' {repeat + 1}' if repeat else ''} of {side}"
     score = next((one for one in scores if one.target_repeat == repeat), None)
     if score is None:

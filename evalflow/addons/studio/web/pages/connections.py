@@ -144,7 +144,7 @@ class _ConnectionForm:
         self._saving = Saving(_edited(workspace, stored), f"/connections/{stored.name if stored else ''}")
 
     def _settle(self) -> None:
-        """Turn what was typed into a name."""
+        """Turn the typed text into a valid name."""
         if typed := forms.written(self._name):
             self._name.value = name_for(typed, (), "connection")
 

@@ -226,7 +226,7 @@ _REPLY = forms.About(
 
 
 class _DatasetEditor:
-    """The form of a dataset: a stored one, a copy, or a new one, which gets none of the names `taken`."""
+    """The form of a dataset: a stored one, a copy, or a new one (whose name must not be in `taken`)."""
 
     def __init__(
         self,

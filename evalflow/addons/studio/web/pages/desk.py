@@ -1,4 +1,4 @@
-"""The desk: one person reads an answer and grades it, then the next one. It shows nothing of who or what else did."""
+"""The desk: a person reads and grades one answer after the other, without seeing scores or other people's labels."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add() -> None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Seconds that were spent on an answer while its page was in view."""
+    """Measures the seconds spent on an answer while its page was visible."""
 
     spent: float = 0.0
     since: float | None = field(default_factory=time.monotonic)
@@ -171,7 +171,7 @@ class Desk:
         if not self._is_changed or self._is_busy or self._item is None:
             return
         self._is_changed, item = False, self._item
-        if item.state == "submitted":  # what was submitted counts until it is submitted again
+        if item.state == "submitted":  # the submitted label counts until it is submitted again
             self._saved.set_text("Submit to save the change")
             return
         try:
@@ -186,7 +186,7 @@ class Desk:
                 self._saved.set_text("Saved")
 
     def _draft(self, item: DeskItem) -> Callable[[], None]:
-        """What saves the present values."""
+        """A function that saves the current values."""
         draft = {
             "values": {one.name: one.value for one in self._gradings if one.value is not None},
             "cannot_tell": [one.name for one in self._gradings if one.is_unsure],
@@ -209,7 +209,7 @@ class Desk:
         await self._leave(partial(review_desk.submit_item, *given, **about))
 
     async def _leave(self, work: Callable[[], object]) -> None:
-        """Do what ends the work on this answer, and show the next."""
+        """Run the work that finishes this answer, and show the next."""
         if self._is_busy or self._item is None:
             return
         self._is_busy = True
@@ -225,7 +225,7 @@ class Desk:
             self._is_busy = False
 
     async def _open_again(self, error: UserError) -> None:
-        """After something was refused: show the answer as it is now, or say why it is theirs no longer."""
+        """After a refusal: show the answer as it is now, or say why it is no longer the person's."""
         assert self._item is not None
         comment = self._comment.value or ""
         try:
@@ -274,14 +274,14 @@ class Desk:
 
 
 def _before(item: DeskItem | None, progress: OwnProgress) -> int | None:
-    """The answer that was submitted before this one."""
+    """The previously submitted answer."""
     submitted = [one for one in progress.items if one.state == "submitted"]
     earlier = [one.item for one in submitted if item is None or one.number < item.number]
     return earlier[-1] if earlier else None
 
 
 def _reading(item: DeskItem) -> None:
-    """The conversation, and the answer that is judged beside what the guidelines say that it is compared with."""
+    """The conversation, and the answer to judge beside what the guidelines compare it with."""
     contexts = None
     if item.contexts is not None:
         contexts = [(str(one.get("title") or ""), str(one["text"])) for one in item.contexts]
@@ -314,7 +314,7 @@ def _keys_dialog() -> ui.dialog:
 
 
 def _lost(error: UserError, comment: str, again: Callable[[], Any]) -> None:
-    """The answer is theirs no longer, and why."""
+    """Say that the answer is no longer the person's, and why."""
     problem = error.problems[0]
     with empty("lock_clock", "This answer cannot be submitted", f"{capitalised(problem.what)}."):
         if isinstance(error, TakenError):

@@ -1,4 +1,4 @@
-"""What an empty workspace shows: a scored case on sample data, and one of an own bot."""
+"""The page of an empty workspace: try a sample run, or connect your own bot."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class _OwnBot:
         return {"kind": "openai", **{key: value for key, value in values.items() if value or key == "api_key_env"}}
 
     async def _offer_models(self) -> None:
-        """Ask the endpoint for its models, once what it is reached by has changed."""
+        """Ask the endpoint for its models after its address or key has changed."""
         config = {name: value for name, value in self._config().items() if name != "model"}
         if config == self._tried or not any(config.get(key) for key in self._called):
             return
@@ -178,7 +178,10 @@ class _OwnBot:
             await self._run(self._request)
 
     async def _run(self, request: RunRequest) -> None:
-        """Start the run. If that fails, what was saved is there, and the page for a new run shows what is missing."""
+        """Start the run.
+
+        If that fails, the saved objects are kept, and the page for a new run shows what is missing.
+        """
         try:
             run = await to_thread.run_sync(lambda: create_run(self._workspace, request, self._creation))
         except EvalflowError as error:

@@ -1,4 +1,4 @@
-"""The history of all metrics of a bot over runs, and of one of them."""
+"""The history over runs of all metrics of a bot, and of a single one."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
 
 
 def _legend(points: Sequence[HistoryPoint], limited: Sequence[HistoryPoint]) -> None:
-    """What the signs mean; thresholds are drawn at the `limited` points."""
+    """The legend; thresholds are drawn at the `limited` points."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")

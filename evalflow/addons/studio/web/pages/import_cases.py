@@ -132,7 +132,7 @@ class ImportReview:
         self._result = ui.element("div").props("aria-live=polite")
 
     async def begin(self) -> None:
-        """Read the columns, and show the result of the likely mapping. Of a workbook's sheets the first comes first."""
+        """Read the columns and show the result of the likely mapping; in a workbook, of the first sheet."""
         if self._source.path.suffix == ".xlsx":
             try:
                 sheets = await to_thread.run_sync(uploads.sheets_of, self._workspace, self._source.path)
@@ -307,9 +307,9 @@ _TYPED: dict[str, CellType] = {
     "Additional input: list": "list",
     "Additional input: JSON": "json",
 }
-"""Columns that are not a case field and not text, by what the page calls them."""
+"""Columns that are neither case fields nor text, by their name on the page."""
 _RIVALS = {"question": "messages", "messages": "question"}
-"""Both fields give the conversation, so a file can use only one of them."""
+"""Both fields give the conversation, so a file can only use one of them."""
 
 
 class ColumnMapping:

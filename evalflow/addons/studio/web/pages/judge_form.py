@@ -35,7 +35,7 @@ MODES = {
     "json": "JSON",
     "md_json": "Plain text, for models without structured output",
 }
-"""How a judge is told the format of its replies."""
+"""Ways to tell a judge the format of its replies."""
 _PRICES = {
     "input_per_million": forms.About("Price of input", "US dollars for a million tokens.", "0.40"),
     "output_per_million": forms.About("Price of output", "US dollars for a million tokens.", "1.60"),
@@ -56,7 +56,7 @@ _TRIED_WITH = "coherence"
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoices:
-    """What the forms offer: connections (None: any address), members, and metrics and datasets to try a judge with.
+    """Choices of the forms: connections (None: any address), members, and metrics and datasets to try a judge with.
 
     Attributes:
         members, metrics, datasets: Their titles by name.
@@ -77,7 +77,7 @@ def judge_form(workspace: Workspace, kind: str, stored: StoredJudge | None, choi
 
 
 class _JudgeForm:
-    """What the forms share. Keys without a field are kept."""
+    """The common part of the forms. Keys without a field are kept."""
 
     def __init__(self, workspace: Workspace, kind: str, stored: StoredJudge | None, choices: JudgeChoices) -> None:
         self._workspace, self._kind, self._stored, self._choices = workspace, kind, stored, choices
@@ -163,7 +163,10 @@ def _parameters(content: str | None) -> Any:
 
 
 class _MembersForm(_JudgeForm):
-    """Several judges: a panel votes, a cascade asks one after the other. Members that an import wrote out are kept."""
+    """Several judges: a panel votes, a cascade asks one after the other.
+
+    Members defined in place, as by an import, are kept.
+    """
 
     def _build(self) -> None:
         named = self._config.get("members")
@@ -204,7 +207,7 @@ class _MembersForm(_JudgeForm):
         return self._kind == "panel" and self._rule.value == "weighted"
 
     def _show_weights(self) -> None:
-        """A weight for each member, if the vote is by weights; what was written for one stays."""
+        """A weight for each member if the vote is weighted; weights already entered are kept."""
         given: dict[str, float | None] = dict(self._config.get("weights") or {})
         given |= {name: one.value for name, one in self._weights.items()}
         self._weighing.clear()

@@ -166,7 +166,7 @@ def _model(config: Mapping[str, Any]) -> str:
 
 
 def kind_in_words(config: Mapping[str, Any]) -> str:
-    """Such as Panel."""
+    """The kind of judge, such as Panel."""
     kind = str(config.get("kind"))
     return next((one.name for one in _KINDS if one.value == kind), kind)
 

@@ -122,7 +122,7 @@ class _MetricEditor:
         self._saving = Saving(self._edited(), f"{self._path}/{stored.name if stored else ''}")
 
     def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
-        """Show a definition as the form or as YAML; `why` it has no form."""
+        """Show a definition as form or YAML; `why` says why there is no form."""
         self._fields.clear()
         self._fields |= self._title.fields
         for place in (self._place, self._rest, self._why):
@@ -145,7 +145,7 @@ class _MetricEditor:
             pressed.props["aria-pressed"] = "true" if name == view else "false"
 
     def _switch(self, view: str) -> None:
-        """Show what is entered in the other view; it stays as it is if it is wrong, or has no form."""
+        """Switch to the other view, unless the entries are invalid or have no form."""
         if (view == "yaml") == isinstance(self._form, YamlForm):
             return
         with forms.faults_shown(self._fields):

@@ -79,7 +79,7 @@ class JudgeFields:
                 message("This bot has no model of its own.", hint)
 
 
-_WRITTEN = "(written)"  # no name of a judge
+_WRITTEN = "(written)"  # not a judge's name
 _TYPES = {
     "boolean": "Yes or no",
     "likert": "Whole grades",
@@ -139,7 +139,7 @@ class ScaleFields:
         return {"scale": scale, "rubric": bands if ranges else None} if self._weighted else {"scale": scale}
 
     def written(self) -> tuple[object, ...]:
-        """What the fields hold."""
+        """The content of the fields."""
         keys = (*_OF_GRADES, LABELS)
         return (self._type, *(str(self._fields[key].value) for key in keys if key in self._fields))
 

@@ -185,7 +185,7 @@ class MetricForm:
         return self._folds[name]
 
     def _show_values(self) -> None:
-        """Say the present values in the titles of the folds."""
+        """Show the current values in the titles of the folds."""
         shown = [CASE_FIELDS.get(name, name) for name in self._chosen_inputs("needs")]
         threshold = self.fields["threshold"].value
         is_lower = self.fields["direction"].value == "lower_is_better"

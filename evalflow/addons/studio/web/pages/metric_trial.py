@@ -201,12 +201,12 @@ def _show_prompt(prompt: SentPrompt) -> None:
 
 
 def show_trial(scores: Sequence[ScoreRecord], titles: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Scores of a trial, each unfolded; `titles`: what metrics are called that are not saved yet."""
+    """Scores of a trial, unfolded; `titles` has those of metrics that are not saved yet."""
     show_scores([_tried(score) for score in scores], titles=titles, is_open=True)
 
 
 def _tried(score: ScoreRecord) -> Score:
-    """A score that is in no run; whether it passes is not known before its metric is saved."""
+    """A score outside of any run; whether it passes is unknown until its metric is saved."""
     own: Mapping[str, Any] = {name: getattr(score, name) for name in _OF_RECORD}
     nowhere: Mapping[str, Any] = {"position": 0, "id": "0-0", "question": "", "threshold": None, "passed": None}
     return Score(**own, **nowhere, answer=None, reference=None, answer_error=None)

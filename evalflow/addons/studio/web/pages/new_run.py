@@ -76,7 +76,7 @@ def add() -> None:
 def _arrived(
     workspace: Workspace, datasets: Sequence[str], run: Run | None, cases: str, answers: str, failed_in: str
 ) -> Arrived | None:
-    """The cases that the address names: rows of a dataset, answers of a run, or what failed in it."""
+    """The cases named in the address: rows of a dataset, answers of a run, or a run's failed cases."""
     if failed_in and run:
         return Arrived(known_cases(workspace, failed_cases(workspace, run.run_id)), failed_in)
     if answers and run:
@@ -89,7 +89,7 @@ def _arrived(
 
 
 def _of_cases(request: RunRequest, known: KnownCases) -> RunRequest:
-    """The request for these cases alone, so without a limit and a sample."""
+    """The request for only these cases, so without limit and sample."""
     values = {name: {"ids": list(ids)} for name, ids in known.ids.items()}
     options = {key: value for key, value in request.options.items() if key not in ("limit", "sample")}
     return replace(request, datasets=list(values) or request.datasets, dataset_values=values, options=options)
@@ -176,7 +176,7 @@ class _NewRun:
             self._key = uuid.uuid4().hex
             forms.leave(f"/runs/{run.run_id}")
         else:
-            self._result.clear()  # which may say the same
+            self._result.clear()  # which may be equal
 
 
 def _estimate(found: RunEstimate, left: ProjectBudget) -> None:

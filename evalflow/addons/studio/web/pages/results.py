@@ -35,7 +35,7 @@ _WORST = "Worst first: most failed scores, then most errors, then the lowest mea
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a filter leaves of a run: the positions of all answers in order, and the rows of one page."""
+    """The answers of a run that match a filter: all their positions in order, and the rows of one page."""
 
     order: Sequence[int]
     page: int
@@ -51,7 +51,7 @@ def find(workspace: Workspace, run: str, query: ResultQuery, thresholds: Mapping
 def read_page(
     workspace: Workspace, run: str, order: Sequence[int], page: int, thresholds: Mapping[str, float] | None
 ) -> tuple[int, list[ResultRow]]:
-    """The rows of a page of an order, or of the nearest page that there is."""
+    """The rows of a page of an order, or of the nearest existing page."""
     page = min(max(1, page), _last_page(order))
     return page, read_results(workspace, run, order[PAGE_SIZE * (page - 1) : PAGE_SIZE * page], thresholds)
 
@@ -99,7 +99,7 @@ class ResultTable:
 
     @property
     def positions(self) -> Sequence[int]:
-        """The positions of all answers that the filter leaves, in order."""
+        """The positions of all answers that match the filter, in order."""
         return self._order
 
     def follow(self, run: Run, tags: Tags) -> None:
@@ -108,7 +108,7 @@ class ResultTable:
         self.bar.offer(metric_titles(run), tags)
 
     def show_first(self, first: asyncio.Task[Found]) -> None:
-        """Show the page as it was read before, if it is there by now; `load` shows it otherwise."""
+        """Show the page that is being read, if it is ready by now; otherwise `load` shows it."""
         if first.done() and first.exception() is None:
             self._show(first.result())
 
@@ -125,7 +125,7 @@ class ResultTable:
             self._show(found)
 
     async def open_case(self) -> None:
-        """Open the case that the address names."""
+        """Open the case named in the address."""
         if self._open is not None:
             await self._show_case(self._open)
 
@@ -135,7 +135,7 @@ class ResultTable:
         await self.load()
 
     async def _go_to(self, address: str) -> None:
-        """Show what an earlier address of this page says: the browser's Back closes the panel, then the filter."""
+        """Show the state of an earlier address: the browser's Back closes the panel, then undoes the filter."""
         query = ResultQuery.of(dict(parse_qsl(address.removeprefix("?"))))
         listed = self.bar.query
         is_listed = (query.narrowed(), query.sort, query.page_number) == (listed.narrowed(), listed.sort, self._page)
@@ -154,7 +154,7 @@ class ResultTable:
         await self._show_page()
 
     def _note(self, *, is_new: bool = False) -> None:
-        """Write what is shown into the address; if `is_new`, the browser's Back leads to what was shown before."""
+        """Write the state into the address; if `is_new`, the browser's Back returns to the previous state."""
         history = ui.navigate.history
         write = history.push if is_new else history.replace
         write(f"/runs/{self._run.run_id}{self._query()}")
@@ -226,7 +226,7 @@ class ResultTable:
         return may("edit") and self._run.request is not None and self._run.state not in ACTIVE
 
     def _tick_box(self, value: str, is_on: bool) -> None:
-        """Tick what a box stands for: a row or the page."""
+        """Tick the row, or the page, of a checkbox."""
         self._tick([position for position in self._here if value in (_PAGE, str(position))], is_on)
 
     def _tick(self, positions: Collection[int], is_on: bool) -> None:
@@ -235,7 +235,7 @@ class ResultTable:
         self._offer()
 
     def _mark(self) -> None:
-        """Mark the ticked rows and the opened one where they stand, so that the focus stays."""
+        """Mark ticked and opened rows in place, so that the focus stays."""
         ticked = [position for position in self._here if position in self._ticked]
         marks = json.dumps([ticked, len(ticked) == len(self._here), self._open])
         self._table.client.run_javascript(f"({_MARKS})({marks})")
@@ -246,7 +246,7 @@ class ResultTable:
         return [row.position for row in self._shown[0]] if self._shown else []
 
     def _offer(self) -> None:
-        """Offer to run again what is ticked, or else what the filter leaves."""
+        """Offer to run the ticked cases again, or else those that match the filter."""
         ticked, found = len(self._ticked), len(self._order)
         is_filtered = self.bar.query.narrowed() != ResultQuery()
         is_offered = self._can_run_again and bool(ticked or (is_filtered and found))
@@ -292,7 +292,7 @@ class ResultTable:
             self._panel.show(case, place, len(self._order), f"/runs/{self._run.run_id}/cases/{position}")
 
     async def _step(self, by: int) -> None:
-        """Open the next or the previous case of the list, on whatever page it is."""
+        """Open the next or the previous case of the list, on any page."""
         place = 0 if self._open not in self._order else self._order.index(self._open) + by
         if not 0 <= place < len(self._order):
             return
@@ -305,7 +305,7 @@ class ResultTable:
         await self._show_case(self._open)
 
     def _leave(self) -> None:
-        """Close the panel as the browser's Back does, so that no address is left that shows the same."""
+        """Close the panel like the browser's Back, so that the history has no duplicate address."""
         if self._is_back_to_close:
             ui.navigate.back()
         else:
@@ -326,7 +326,7 @@ _OPENS = """(event) => {
     if (link) event.preventDefault();
     emit(Number(row.dataset.position));
 }"""
-"""A click opens the panel beside the table, but not at the tick; with Ctrl the link opens a page of its own."""
+"""A click opens the panel beside the table, except on a checkbox; with Ctrl the link opens a separate page."""
 _TICKS = "(event) => emit([event.target.value, event.target.checked])"
 _MARKS = """([ticked, isWhole, opened]) => {
     for (const box of document.querySelectorAll(".result-rows .tick-box")) {
@@ -357,7 +357,7 @@ _SIGNS = {True: ("✓", "passed", "pass"), False: ("✗", "failed", "fail"), Non
 
 
 def chip(cell: ResultCell) -> Sequence[Markup]:
-    """A metric's score with whether it passed, by sign and colour, or why there is none."""
+    """A metric's score, marked as passed or failed by sign and colour, or why there is none."""
     if cell.status == "error" or cell.score is None:
         return [markup("span", cell.status, cls=f"badge {'warn ' if cell.status == 'error' else ''}chip unscored")]
     sign, word, tone = _SIGNS[cell.passed]
@@ -388,7 +388,7 @@ class ResultPanel:
         self._panel.set_visibility(False)
 
     def show(self, case: RunCase, place: int | None, of: int, path: str) -> None:
-        """Show a case: the `place`-th of the list, from 0; None if the filter leaves it out."""
+        """Show a case, the `place`-th of the list from 0; None if it does not match the filter."""
         self._place.set_text("Not in this filter" if place is None else f"{place + 1:,} of {of:,}")
         self._whole.props["href"] = path
         self._content.clear()

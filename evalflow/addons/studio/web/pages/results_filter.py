@@ -1,4 +1,4 @@
-"""Which results are shown, as the address says it, and the bar of fields above the table that changes it."""
+"""The filter of results, as in the address, and the bar of fields that changes it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ResultQuery(AddressQuery):
 
     @property
     def order(self) -> str:
-        """The order for the workspace; the default if the address has none that is known."""
+        """The order for the workspace; the default if the address has no known order."""
         by, _, metric = self.sort.partition(":")
         return self.sort if by == "input" or (by in ("low", "high") and metric) else "worst"
 
@@ -80,7 +80,7 @@ def _bound(content: str) -> float | None:
 
 
 class FilterBar:
-    """The fields above the results; `query` is what they say."""
+    """The fields above the results; `query` is their state."""
 
     def __init__(
         self, query: ResultQuery, metrics: Mapping[str, str], tags: Tags, on_change: Callable[[], Awaitable[None]]
@@ -99,7 +99,7 @@ class FilterBar:
         self.query = self._read()
 
     def offer(self, metrics: Mapping[str, str], tags: Tags) -> None:
-        """Change the options; what is chosen stays."""
+        """Change the options and keep the choices."""
         offered = {"metric": _metric_options(metrics), "tag": _tag_options(tags), "sort": _orders(metrics)}
         for name, options in offered.items():
             field = cast("ui.select", self._fields[name])
@@ -113,7 +113,7 @@ class FilterBar:
         await self._changed()
 
     def show(self, query: ResultQuery) -> None:
-        """Show a query, which is then no change."""
+        """Show a query without reporting a change."""
         for name, field in self._fields.items():
             field.set_value(getattr(query, name))
         self.query = self._read()
@@ -123,7 +123,7 @@ class FilterBar:
         await self.set(**dict.fromkeys(self._fields, ""))
 
     def focus(self) -> None:
-        """Move the focus here."""
+        """Focus the search field."""
         self._fields["metric"].run_method("focus")
 
     async def _changed(self) -> None:

@@ -1,4 +1,4 @@
-"""A review for editors: who has done what, where people disagree, and what their labels say of the judge."""
+"""A review for editors: people's progress, their disagreements, and the judge's agreement with their labels."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _NEXT = """if (sessionStorage.getItem("evalflow-decided") !== null) {
     sessionStorage.removeItem("evalflow-decided");
     getHtmlElement(CARD).scrollIntoView({block: "center"});
 }"""
-"""After a decision the next one is in view, where its keys decide it."""
+"""After a decision the next disagreement is scrolled into view, ready for its keys."""
 _AGREES = (
     (0.8, "People agree well"),
     (0.667, "People agree enough for tentative conclusions"),
     (-9.0, "People disagree"),
 )
-"""Krippendorff's own bounds of alpha: below 0.667, what the labels say is not reliable."""
+"""Krippendorff's bounds of alpha: below 0.667, labels are not reliable."""
 
 
 def add() -> None:
@@ -189,7 +189,7 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
 
 
 def _offer_closing(workspace: Workspace, review: Review) -> None:
-    """All is labelled and decided, so that nothing is left but to close."""
+    """Offer to close the review, since everything is labelled and decided."""
 
     async def close() -> None:
         work = partial(review_closing.close_review, workspace, review.name, review.version)
@@ -265,7 +265,7 @@ _SAVING = (
     "show how far the judge can be trusted."
 )
 _MOST = 20
-"""The most cases that are shown of those where judge and people differ."""
+"""Maximum cases to show in which judge and people differ."""
 
 
 def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
@@ -291,7 +291,7 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
 
 
 def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
-    """What people's labels make of each mean, in words with the titles of the metrics."""
+    """Each mean corrected by people's labels, in words, with the titles of the metrics."""
     return replace(
         found, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in found.rows]
     ).corrected_means

@@ -1,4 +1,4 @@
-"""Who labels in a review and by which guidelines, and changing both while it continues."""
+"""The people and guidelines of a review, which can be changed while it continues."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def people_section(
 
 
 async def _stay() -> None:
-    """The link is shown until the page is left, which then shows the person, too."""
+    """Keep the page so that the link stays visible; the reloaded page shows the person."""
 
 
 def _person(person: PersonProgress) -> None:
@@ -112,7 +112,7 @@ async def _change(
     fields: Mapping[str, forms.Field] | None = None,
     by: ui.button | None = None,
 ) -> None:
-    """Change the people as they are now, even if somebody else changed them since the page was opened."""
+    """Change the current people, even if somebody else changed them since the page was opened."""
 
     def work() -> Review:
         now = reviews.get_review(workspace, review.name)
@@ -124,7 +124,7 @@ async def _change(
 
 
 def guidelines_section(workspace: Workspace, review: Review, progress: ReviewProgress) -> None:
-    """What people read beside each metric, with its earlier versions and how many labels follow each."""
+    """The guidelines of each metric, with earlier versions and the number of labels by each."""
     with section("Guidelines", "What people read beside each metric."):
         if progress.outdated:
             _giving_again(workspace, review, progress.outdated)

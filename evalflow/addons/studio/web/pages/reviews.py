@@ -88,7 +88,7 @@ class _Own:
 
 
 def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
-    """The reviews, each with how far the visitor is in it if they are among its people."""
+    """The reviews, each with the visitor's progress if they take part."""
     found: list[tuple[ReviewEntry, _Own | None]] = []
     for entry in reviews.list_reviews(space):
         progress = review_desk.own_progress(space, entry.name) if entry.is_mine else None
@@ -152,7 +152,7 @@ def desk_address(review: str) -> str:
 
 
 class _ReviewForm:
-    """One page; the interval to expect changes as one types."""
+    """The form of a new review; the expected interval is updated during typing."""
 
     def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], found: Candidates) -> None:
         self._workspace, self._run, self._found, self._latest = workspace, run, found, Latest()

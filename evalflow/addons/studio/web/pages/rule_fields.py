@@ -1,4 +1,4 @@
-"""The fields of a check of the type `rule`: an operation on the answer or another field, and those within it."""
+"""The fields of a check of the type `rule`: an operation on the answer or another field, and nested operations."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "all": ("fits all of several rules", ("rules",)),
     }
 )
-"""The operations: how a sentence says them, and their fields."""
+"""The operations, with their phrase in a sentence and their fields."""
 _PROGRAMS = {"javascript": "passes a script", "sql": "is a statement of SQL"}
-"""Operations that are written as YAML, and how a sentence says them."""
+"""Operations that are edited as YAML, with their phrase in a sentence."""
 _FIRST, _OTHER = "not_contains", ""
 _LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another rule, as YAML"}
 _WANTED = {
@@ -60,9 +60,9 @@ _WANTED = {
     "absent": "is not there",
     "rule": "fits a rule",
 }
-"""What a value at a JSON path is compared by."""
+"""Ways to compare the value at a JSON path."""
 _OTHERS = {"other_text": "a text", "other_number": "a number"}
-"""What an operation compares with, unless it is another field: `value` or `against` in the YAML."""
+"""The value to compare with, unless it is another field: `value` or `against` in the YAML."""
 _COMPARED = forms.About("Compared with", required=True)
 _AGAINST = forms.About("Other field", "A field of the test case.", "reference", required=True, code=True)
 _OPERATION = forms.About("Rule", "The answer …", required=True)
@@ -78,14 +78,14 @@ _EXPECTED = {
 }
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
 _KEPT = ("normalize", "trim", "letter_case", "relative")
-"""Keys without a field, which stay as they are."""
+"""Keys without a field, which are kept unchanged."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
 _YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter with a field of its own.
+    """A parameter with a field.
 
     Attributes:
         make: Builds the field for a value.
@@ -125,7 +125,7 @@ def tick_param(about: forms.About, *, default: bool) -> Param:
 
 
 def json_param(about: forms.About) -> Param:
-    """JSON in several lines; what is not JSON is read as text."""
+    """JSON in several lines; anything else is read as text."""
 
     def make(about: forms.About, given: Any) -> forms.Field:
         return forms.area(about, "" if given is None else json.dumps(given, ensure_ascii=False, indent=2))
@@ -178,7 +178,7 @@ _PARAMS: Mapping[str, Param] = {
 
 
 class RuleFields:
-    """The fields of an operation, and of those within it; `on_change` is called with each change.
+    """The fields of an operation and of nested operations; `on_change` is called with each change.
 
     An operation that they would not give back as it is, such as one with further keys, is shown as YAML. `has_field`:
     whether it may name the case field that it looks at.
@@ -209,7 +209,7 @@ class RuleFields:
         return {**self._fields, **within}
 
     def read(self) -> dict[str, Any]:
-        """The operation as it is, whether it is right or not."""
+        """The current operation, valid or not."""
         if self._op == _OTHER:
             return yaml_map(self._fields["op"], "op")
         values: dict[str, Any] = {}
@@ -252,7 +252,7 @@ class RuleFields:
                 return {how: forms.written(self._fields[how])}
 
     def _chosen(self, op: str) -> None:
-        """Show the fields of another operation, which takes over what the one before it has in common with it."""
+        """Show the fields of another operation; values of common keys are kept."""
         self._params = {**self._params, **self.read(), "op": op}
         if op == "length":
             self._params.setdefault("unit", "words")
@@ -349,7 +349,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
 
 
 def yaml_map(field: forms.Field, key: str) -> dict[str, Any]:
-    """The map that is written in a field as YAML; what is none is the value of `key`, which a check then refuses."""
+    """Parse a field's YAML map. Anything else becomes the value of `key`, which the check then refuses."""
     written = forms.written(field) or ""
     try:
         found = safe_yaml(written)
@@ -362,7 +362,7 @@ def yaml_map(field: forms.Field, key: str) -> dict[str, Any]:
 
 
 def rule_in_words(params: Mapping[str, Any]) -> str:
-    """What an operation demands, as a sentence; empty for one that is incomplete."""
+    """What an operation requires, as a sentence; empty if it is incomplete."""
     op = params.get("op")
     field = str(params.get("field") or "answer")
     subject = "The answer" if field == "answer" else field

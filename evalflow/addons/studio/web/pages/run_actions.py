@@ -1,4 +1,4 @@
-"""What can be done with a run: cancel, resume, start again, run again with changes, review, delete."""
+"""The actions on a run: cancel, resume, start again, run again with changes, review, delete."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _again_path(run: runs.Run) -> str:
 
 
 def _repeatable_button(workspace: Workspace, run: runs.Run) -> None:
-    """For a run of the command line of which a part was not known here when it was opened: try again, or say which."""
+    """For a run of the command line with parts unknown here when it was opened: try again, or name them."""
 
     async def again() -> None:
         if await forms.succeeds(partial(make_repeatable, workspace, run.run_id), by=pressed):

@@ -1,4 +1,4 @@
-"""One case of a run: the conversation, what it was compared with, and each score with reason, steps and prompts."""
+"""One case of a run: the conversation, the reference and contexts, and each score with reason, steps and prompts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def case_heading(case: RunCase) -> str:
 
 
 def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
-    """All of a case: for the panel beside the results, and for its own page."""
+    """The content of a case, for the panel beside the results and for its own page."""
     with ui.element("div").classes("case-view"):
         _about(run, case)
         show_reading(_reading(case))
@@ -123,7 +123,7 @@ def _more(case: RunCase) -> Iterator[tuple[str, str | None]]:
 
 
 def _case_path(case: RunCase) -> str:
-    """The test cases of the dataset, with this one found."""
+    """The address of the dataset's test cases, with this case searched for."""
     return address(f"/datasets/{quote(case.dataset, safe='')}", {"text": case.case_id})
 
 
@@ -148,7 +148,7 @@ _EXPECTED = forms.About("Expected answer", "Later runs compare with it; this run
 
 
 def _missing_reference(workspace: Workspace, case: RunCase) -> None:
-    """A field for the expected answer that a case lacks; what is declared in files is copied first."""
+    """A field for a missing expected answer; a case declared in files is copied first."""
 
     async def save() -> None:
         work = partial(write_reference, workspace, case.dataset, case.case_id, str(field.value or ""))
@@ -168,7 +168,7 @@ def _missing_reference(workspace: Workspace, case: RunCase) -> None:
 
 
 def _flaws(answer: Answer) -> Iterator[str]:
-    """What is wrong with an answer as a whole."""
+    """The faults of the whole answer."""
     if answer.finish_reason == CUT_OFF:
         yield "cut off"
     if answer.finish_reason == FILTERED:

@@ -161,7 +161,7 @@ class RunForm:
         return self.cases.apply(request)
 
     def show_fault(self, fault: Problem) -> None:
-        """Name what failed at its field and focus it, if it is known which."""
+        """Show a fault at its field and focus the field, if it is known."""
         key = fault.key
         if key.startswith("judge.") and not self._asks_elsewhere():
             key = "judge"
@@ -171,7 +171,7 @@ class RunForm:
             field.run_method("focus")
 
     async def load(self) -> None:
-        """Offer the metrics of the chosen bot, and what cases can be chosen."""
+        """Offer the metrics of the chosen bot, and the cases that can be chosen."""
         await self._load_metrics()
         await self._load_cases()
 
@@ -314,7 +314,7 @@ _USER_TURNS = forms.About("Turns at most", "Answers of the bot in one conversati
 
 
 class SimulatorFields:
-    """The fields of a model that plays the user; any other simulator of a request is kept as it is."""
+    """The fields of a model that plays the user; any other simulator of a request is kept unchanged."""
 
     def __init__(self, given: Mapping[str, Any], connections: Sequence[str] | None) -> None:
         self._given = dict(given)
@@ -330,7 +330,7 @@ class SimulatorFields:
         self.fields |= {"simulator": self._endpoint["model"], "simulator.limits.turns": cast("Any", self._turns)}
 
     def read(self) -> dict[str, Any] | None:
-        """The option `simulator` of the run; None where no user is simulated."""
+        """The option `simulator` of the run; None if no user is simulated."""
         if not self.fields:
             return self._given or None
         values = {key: forms.written(field) for key, field in self._endpoint.items()}

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MARKS = 41
 """Number of thresholds at which the curve of pass rates is computed."""
 _GAP = 0.005
-"""Share of the width that is left free between two bars."""
+"""The gap between bars, as a share of their width."""
 _WIDE, _HIGH = 1000.0, 100.0
-"""Size of the picture in its own units; it is stretched to any width."""
+"""Size of the picture in SVG units; it is stretched to any width."""
 
 
 def bars(scores: Distribution) -> Markup:
@@ -196,7 +196,7 @@ class ThresholdBar:
         return f". Preview only{'' if self._own is None else f'; the saved threshold is {number(self._own, 2)}'}"
 
     def _offer(self, threshold: float | None) -> None:
-        """Offer to save the threshold of the slider, and to go back to the declared one."""
+        """Offer to save the slider's threshold, and to reset it to the declared one."""
         is_moved = threshold is not None and threshold != self._own
         is_changed = self._metric.declared != self._own
         if not may("edit") or (is_moved, is_changed) == self._offered:

@@ -121,7 +121,7 @@ def add() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _RunQuery:
-    """Which runs are listed, as in the query of a URL; an empty value is not set."""
+    """The filter of the list, as in the query of a URL; an empty value is not set."""
 
     search: str = ""
     bot: str = ""

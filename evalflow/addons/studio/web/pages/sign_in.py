@@ -1,4 +1,4 @@
-"""Signing in by a passkey, a one-time link or a provider, and out: plain forms, since NiceGUI serves members only."""
+"""Signing in by passkey, one-time link or provider, and signing out. Plain forms, since NiceGUI only serves members."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _POLICY = (
 _LONGEST = 2000
 """Characters of a field."""
 _LARGEST = 8 * _LONGEST
-"""Bytes of a field, whose characters may be written as %E2%82%AC."""
+"""Maximum bytes of a field, whose characters may be percent-encoded, such as %E2%82%AC."""
 _LARGEST_ANSWER = 64 * 1024
-"""Bytes of what a device answers."""
+"""Maximum bytes of a device's answer."""
 _BACK_COOKIE = f"{COOKIE}-oidc"
-"""The browser that was sent to the provider, so that nobody else's answer signs it in."""
+"""The cookie of the browser sent to the provider, so that only its own answer signs it in."""
 _CHALLENGE_COOKIE = f"{COOKIE}-passkey"
-"""The browser whose device was asked, for the same reason."""
+"""The cookie of the browser whose device was asked, for the same reason."""
 
 
 def sign_in_routes(public: PublicMode) -> list[BaseRoute]:
-    """/sign-in, /sign-out, /link and /passkey; with a provider, the way there and back."""
+    """The routes /sign-in, /sign-out, /link and /passkey, and with a provider those to and from it."""
     from starlette.routing import Route
 
     doors = _Doors(public)
@@ -64,7 +64,7 @@ def sign_in_routes(public: PublicMode) -> list[BaseRoute]:
 
 
 class _Doors:
-    """The forms, and what a browser's script asks and sends for passkeys."""
+    """The forms, and the requests of the browser's script for passkeys."""
 
     def __init__(self, public: PublicMode) -> None:
         self._url = public.url
@@ -78,7 +78,7 @@ class _Doors:
         return self.page(request.query_params.get("next", ""))
 
     def page(self, wanted: str, fault: str = "", status: int = 200) -> Response:
-        """The form, with what went wrong."""
+        """The form, with the error message, if any."""
         return _page("sign_in", fault, status, wanted=_own_path(wanted), provider=self._provider)
 
     async def link_form(self, request: Request) -> Response:
@@ -119,7 +119,7 @@ class _Doors:
         return response
 
     async def take(self, request: Request) -> Response:
-        """What a device has answered; `next` of the reply is where the browser goes."""
+        """Process a device's answer; `next` in the reply is the browser's next page."""
         from starlette.responses import JSONResponse
 
         key = request.cookies.get(_CHALLENGE_COOKIE, "")
@@ -143,7 +143,7 @@ class _Doors:
     def _work(
         self, space: Workspace, browser: Browser, key: str, sent: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> str | None:
-        """The key of a new session; None if the person has one."""
+        """The key of a new session; None if the person already has one."""
         match sent["purpose"]:
             case "enter":
                 return passkeys.enter(space, browser, key, answer)
@@ -231,7 +231,7 @@ class _ThereAndBack:
 
 
 def _sentence(error: EvalflowError) -> str:
-    """What went wrong, and the next step, for people."""
+    """The error and the next step, as sentences."""
     if not isinstance(error, UserError):
         return str(error)
     problem = error.problems[0]
@@ -239,7 +239,7 @@ def _sentence(error: EvalflowError) -> str:
 
 
 async def enter_with(request: Request, key: str, wanted: str) -> Response:
-    """Give a browser its new session in place of the one that it had, and show the page that it wanted."""
+    """Replace a browser's session by a new one, and redirect to the page it wanted."""
     response = _redirect(_own_path(wanted))
     await _replace_session(request, response, key)
     return response
@@ -249,7 +249,7 @@ async def _replace_session(request: Request, response: Response, key: str) -> No
     old = session_key(request)
     if old:
         await _end(request.state.workspace, old)
-    _set_cookie(response, COOKIE, key, LONG_SESSION_TTL)  # the server ends sessions, most of them long before
+    _set_cookie(response, COOKIE, key, LONG_SESSION_TTL)  # the server ends most sessions much earlier
 
 
 def _set_cookie(response: Response, name: str, key: str, ttl: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""The tags of all test cases: where they are, and a new name for one everywhere."""
+"""The tags of all test cases: their uses, and renaming a tag everywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from evalflow.report.wording import counted
 _ABOUT = "Names on test cases, to filter, run and compare by. A sub-tag belongs to the tag before its >."
 _SEARCH = forms.About("Search", "Part of a tag.", "refund")
 _SEARCHED = 12
-"""From this number of tags on there is a search."""
+"""A search field is shown from this number of tags on."""
 _SHOWN = 200
 """Maximum number of rows."""
 
@@ -132,7 +132,7 @@ class _TagList:
                 await self.refresh()
             return found is not None
 
-        with self._place:  # the dialog, in which the button was, is gone
+        with self._place:  # the dialog with the button is gone
             if done.merged:
                 tell(what)
             else:
@@ -140,7 +140,7 @@ class _TagList:
 
 
 class _RenameDialog:
-    """Asks for the new name of a tag, and says as one types what it changes; a merge is asked for a second time."""
+    """Asks for a tag's new name and shows the effect during typing; a merge must be confirmed."""
 
     def __init__(
         self, workspace: Workspace, tag: str, proposed: str, on_done: Callable[[TagRename], Awaitable[None]]

@@ -92,7 +92,7 @@ def add() -> None:
 
 
 def _known(value: str, choices: Any) -> Any:
-    """The value of the address if it is one of the choices; None if it is empty."""
+    """The value from the address if it is one of the choices; None if it is empty."""
     if value and value not in get_args(choices):
         raise UserError(Problem(f"{value!r} is none of {', '.join(get_args(choices))}", "address"))
     return value or None
@@ -165,7 +165,7 @@ def _card(task: tasks.Task) -> None:
 
 
 class _NewTask:
-    """The form of a new task, filled in by what it is about."""
+    """The form of a new task, prefilled from its subject."""
 
     def __init__(self, workspace: Workspace, draft: tasks.TaskDraft, people: Sequence[str]) -> None:
         self._workspace, self._draft = workspace, draft
@@ -199,7 +199,7 @@ class _NewTask:
 
 
 class _TaskPage:
-    """One task. What is chosen beside it is saved at once; title and description have a dialog."""
+    """One task. The choices beside it are saved at once; title and description have a dialog."""
 
     def __init__(self, workspace: Workspace, task: tasks.Task, people: Sequence[str], actions: ui.element) -> None:
         self._workspace, self._task = workspace, task
@@ -278,7 +278,7 @@ def _content(task: tasks.Task) -> Mapping[str, Any]:
 
 
 def _subject(task: tasks.Task) -> None:
-    """What the task is about: the answer, and what the judge said."""
+    """The subject of the task: the answer, and the judge's reason."""
     if task.example is None and task.case_id is None and task.run is None:
         return
     with section("About"):

@@ -1,4 +1,4 @@
-"""Teaching the judge by the labels of a review: what it takes, and whether held-out labels say that it helps."""
+"""Teaching the judge with a review's labels: the requirements, and whether it helps on held-out labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The monthly budget of a project on pages: what is left of it, and what a run spends of it."""
+"""The monthly budget of a project on pages: the remaining amount, and a run's spending."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS = {
 
 
 def left_in_words(budget: ProjectBudget) -> str:
-    """What is left of each limit, such as "$4.20 of $50.00"; empty without limits."""
+    """The remaining part of each limit, such as "$4.20 of $50.00"; empty without limits."""
     parts = [
         f"{amount_in_words(unit, left)} of {amount_in_words(unit, getattr(budget.limits, unit))}"
         for unit, left in budget.left.items()
@@ -34,7 +34,7 @@ def left_in_words(budget: ProjectBudget) -> str:
 
 
 def run_budget(workspace: Workspace, run: str) -> None:
-    """A line that follows what a run uses of what it was given; empty while there is no limit."""
+    """A line with a run's use of the budget that it may spend; empty without a limit."""
     line = text("", "p", "muted small num")
 
     async def show() -> None:
@@ -55,7 +55,7 @@ def _used_in_words(spending: RunSpending) -> str:
 
 
 async def budget_section(workspace: Workspace) -> None:
-    """The project's budget with what is spent of it; the owner of the server can change it."""
+    """The project's budget and spending; the server's owner can change the budget."""
     budget = await to_thread.run_sync(budget_left, workspace)
     about = f"For all runs and trials of {budget.month}; the next month begins on {budget.renews_on:%-d %B} (UTC)."
     with section("Monthly budget", about):

@@ -1,4 +1,4 @@
-"""Dialogs: ask, confirm, save, delete and undo where someone else may have changed the same thing."""
+"""Dialogs to ask, confirm, save, delete and undo, aware of changes by others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_SHOWN = 2_000
 """Maximum number of characters shown of a value."""
 UNDO_SHOWN_S = 20.0
 UNDO = "undo"
-"""The query parameter with the id of what was deleted, for the page that is opened after a deletion."""
+"""The query parameter with the id of a deleted object, for the page opened after the deletion."""
 _FORGET = """const here = new URL(location); here.searchParams.delete("undo"); history.replaceState(null, "", here)"""
 
 
@@ -133,12 +133,12 @@ V = TypeVar("V", bound=_HasVersion)
 
 @dataclass(frozen=True, slots=True)
 class Edited(Generic[V]):
-    """What a page changes, and others may change meanwhile.
+    """An object that a page edits and that others may change meanwhile.
 
     Attributes:
-        read: Reads it as it is stored; may block.
-        content: What people compare of it.
-        seen: As the page shows it; None for a new one.
+        read: Reads the stored object; may block.
+        content: Returns the values shown in a comparison.
+        seen: The object as the page shows it; None for a new one.
     """
 
     read: Callable[[], V]
@@ -154,8 +154,8 @@ class Edited(Generic[V]):
 class Deleting(Generic[V]):
     """A dialog that asks before something is deleted, and again if someone else changed it.
 
-    `work` deletes the given version and may block. `back` is opened afterwards, and offers to undo it if `work` returns
-    an id in the trash.
+    `work` deletes the given version and may block. Then the page `back` is opened, which offers to undo if `work`
+    returned an id in the trash.
     """
 
     def __init__(self, edited: Edited[V], title: str, about: str, work: Callable[[int], int | None], back: str) -> None:
@@ -196,7 +196,7 @@ class Saving(Generic[V]):
         self._place = ui.element("div").classes("section stack stale").props("aria-live=polite tabindex=-1")
 
     def renew(self, version: int) -> None:
-        """Go on from a version that was just saved."""
+        """Continue from a version that was just saved."""
         self._version = version
 
     async def save(
@@ -234,7 +234,7 @@ class Saving(Generic[V]):
 
 
 async def _read_again(edited: Edited[V]) -> V | None:
-    """What is stored now; None if someone else deleted it, which is shown."""
+    """The stored object; None if someone else deleted it, which is then shown."""
     try:
         return await to_thread.run_sync(edited.read)
     except EvalflowError as error:
@@ -253,9 +253,10 @@ def _unless_stale(work: Callable[[], T]) -> T | StaleError:
 def offer_undo(
     workspace: Workspace, deleted: int, what: str = "Deleted.", then: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Offer to bring back what was deleted. It is left out of the address, so that a reload does not offer it again.
+    """Offer to restore a deleted object.
 
-    `then` shows what was brought back; without it, its page is opened.
+    The id is removed from the address, so that a reload does not offer it again. `then` shows the restored object;
+    without it, the object's page is opened.
     """
 
     async def undo(by: ui.button) -> bool:
@@ -271,7 +272,10 @@ def offer_undo(
 
 
 def undo_bar(what: str, undo: Callable[[ui.button], Awaitable[bool]]) -> None:
-    """Show for some seconds what was done, with a button; `undo` gets it and returns whether all is as before."""
+    """Show what was done for some seconds, with an undo button.
+
+    `undo` gets the button and returns whether it succeeded.
+    """
 
     async def undone() -> None:
         if await undo(pressed) and not bar.is_deleted:

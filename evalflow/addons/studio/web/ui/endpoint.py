@@ -1,4 +1,4 @@
-"""The fields of where a model is called, and of a judge: an address and its key's variable, or a connection by name."""
+"""Fields for a model's endpoint (address and key's variable, or a connection by name) and for a judge."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def endpoint_fields(
     *,
     about: forms.About = CONNECTION,
 ) -> dict[str, forms.Field]:
-    """Build the fields; returns them by their keys: those of `lines`, or `connection` in place of address and key.
+    """Build the fields; returns them by key: those of `lines`, with `connection` for address and key if there are any.
 
-    `connections`: the names to choose from; None where any address may be called. `about`: of the connection.
+    `connections` are the names to choose from; None if any address may be called. `about` describes their field.
     """
     if connections is None:
         return {key: forms.line(about, values.get(key)) for key, about in lines.items()}
@@ -48,7 +48,10 @@ def endpoint_fields(
 
 
 def by_problem(prefix: str, fields: Mapping[str, forms.Field]) -> dict[str, forms.Field]:
-    """Fields of an endpoint by the keys that problems name; those of what a connection stands for are shown at it."""
+    """An endpoint's fields by the keys of problems.
+
+    Problems of keys that a connection replaces are shown at the connection.
+    """
     called = dict.fromkeys(CALLED, fields["connection"]) if "connection" in fields else {}
     return {f"{prefix}.{key}": field for key, field in {**fields, **called}.items()}
 
@@ -56,7 +59,7 @@ def by_problem(prefix: str, fields: Mapping[str, forms.Field]) -> dict[str, form
 def pick_connection(
     values: Mapping[str, Any], connections: Sequence[str], about: forms.About = CONNECTION
 ) -> forms.Field:
-    """The field of a connection."""
+    """The field to choose a connection."""
     chosen = values.get("connection")
     return forms.pick(
         about, connections if about.required else ["", *connections], chosen if chosen in connections else None
@@ -89,7 +92,7 @@ def show_answer(answer: Answer) -> bool:
 
 
 class ModelField:
-    """A field of a model's name, with those that its endpoint lists to choose from; any other can be typed."""
+    """A field for a model's name that offers the endpoint's models; any other name can be typed."""
 
     def __init__(self, about: forms.About) -> None:
         self.field = forms.line(about)
@@ -98,7 +101,7 @@ class ModelField:
         self._note = text("", classes="aside").props("aria-live=polite")
 
     def offer(self, names: Sequence[str]) -> None:
-        """Offer these; a single one is filled in."""
+        """Offer these names; a single one is filled in."""
         self._names.clear()
         with self._names:
             for name in names:
@@ -106,17 +109,17 @@ class ModelField:
         if len(names) == 1 and not self.field.value:
             self.field.value = names[0]
         self._note.text = (
-            f"{counted(len(names), 'model')} at this address." if names else "It lists no models; type one."
+            f"{counted(len(names), 'model')} at this address." if names else "No models listed here; type a name."
         )
 
     def say(self, why: str) -> None:
-        """Say why none are offered."""
+        """Show why no names are offered."""
         self._names.clear()
         self._note.text = why
 
 
 CALLED = ("base_url", "api_key_env")
-"""The keys that a connection stands for."""
+"""The keys that a connection replaces."""
 
 
 def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
@@ -125,7 +128,7 @@ def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
 
 
 def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> None:
-    """Say that the judge's key is not set, and how to set it; nothing if it is."""
+    """Show that the judge's key is not set, and how to set it; nothing if it is set."""
     if judge is None or not judge.missing_key:
         return
     hint = f"Set it before the server starts: export {judge.missing_key}=... Or choose another judge."

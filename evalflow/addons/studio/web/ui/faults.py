@@ -1,4 +1,4 @@
-"""Errors on the page: a summary beside what was pressed, which says what is wrong and links to what repairs it."""
+"""Errors on a page: a summary near the pressed button, with links to the repair."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FOCUS = """setTimeout(() => {{
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A field that shows an error of its own: its label, and what moves the focus there."""
+    """A field that shows its own error: its label, and a function that focuses it."""
 
     label: str
     go: Callable[[], object]
 
 
 class FaultSummary(ui.element):
-    """What is wrong, which is read out."""
+    """The summary of errors, which screen readers read out."""
 
     def __init__(self, problems: Sequence[Problem], marked: Sequence[Marked] = (), *, reload: bool = False) -> None:
         super().__init__("div")
@@ -64,7 +64,7 @@ def _problem(problem: Problem) -> None:
 
 
 def subject_link(subject: Subject) -> None:
-    """A link to an object, in a new tab, so that what was typed here stays."""
+    """A link to an object in a new tab, so that typed text is kept here."""
     root = f"/p/{subject.project}" if subject.project else root_path()
     # Not a link of NiceGUI, which would add the prefix of the present project.
     with ui.element("a").props(f'href="{root}{path_of(subject)}" target=_blank'):
@@ -96,16 +96,16 @@ def path_of(subject: Subject) -> str:
 def tell_fault(fault: EvalflowError | str, *, focus: bool = True) -> None:
     """Show an error that belongs to no field."""
     problems = [Problem(fault)] if isinstance(fault, str) else problems_of(fault)
-    problems = [replace(one, where="") for one in problems]  # the key of a request, which no page shows
+    problems = [replace(one, where="") for one in problems]  # keys of requests are shown on no page
     show_faults(problems, reload=isinstance(fault, StaleError), focus=focus)
 
 
 def show_faults(
     problems: Sequence[Problem], marked: Sequence[Marked] = (), *, reload: bool = False, focus: bool = True
 ) -> None:
-    """Show problems until the next attempt, and give them the focus.
+    """Show and focus problems until the next attempt.
 
-    They stand before the row of buttons that was pressed; in a dialog or on a page without one, at the top.
+    They are placed before the pressed row of buttons, or at the top of a dialog or page without one.
     """
     clear_faults()
     place, index = _place()
@@ -135,7 +135,7 @@ def unfold(element: ui.element) -> None:
 
 
 def reveal(element: ui.element, *, focus: bool = False) -> None:
-    """Open the folds around an element, scroll to it, and if wanted give it the focus."""
+    """Open the folds around an element, scroll to it, and optionally focus it."""
     unfold(element)
     # Quasar's own focus does not scroll.
     # By its own client: the caller may stand in a part of the page that is gone, such as the field of an upload.
@@ -147,9 +147,9 @@ def _summaries(place: ui.element) -> list[FaultSummary]:
 
 
 def _place() -> tuple[ui.element, int]:
-    """Where a summary goes: an element, and the position in it.
+    """Where to put a summary: an element, and the position in it.
 
-    Not into a row of buttons, a table, or what is built anew when it changes and is read out for that.
+    Not into a row of buttons, a table, or a live region, which is rebuilt when it changes.
     """
     here = ui.context.slot.parent
     above = [here, *here.ancestors()]

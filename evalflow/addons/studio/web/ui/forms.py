@@ -26,10 +26,10 @@ F = TypeVar("F", bound=Field)
 T = TypeVar("T")
 REQUIRED = "This field is required"
 PASSKEY_S = 120.0
-"""Seconds that somebody may take at their device."""
+"""Time limit in seconds for a person's action at their device."""
 _IS_REQUIRED = "data-required"
 _KEYS = re.compile(r"\b(?:metric\.[a-z][a-z0-9_]*|target|judge)\.(?=[a-z])")
-"""What the key paths of a configuration begin with, which a form does not show."""
+"""Prefixes of a configuration's key paths that a form does not show."""
 _KEY_PATH = re.compile(r"[a-z_]+(?:[.\[][a-z0-9_\]]+)*\Z")
 _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
@@ -43,7 +43,10 @@ def unsaved() -> Generator[ui.element]:
 
 @contextmanager
 def form(*, locked: bool = False) -> Generator[ui.element]:
-    """Like `unsaved`, laid out as a form. A locked one is to read: fields cannot be changed, and buttons are gone."""
+    """Like `unsaved`, laid out as a form.
+
+    A locked form is read-only: fields cannot be changed and buttons are hidden.
+    """
     with unsaved() as made:
         yield made.classes("form")
     if locked:
@@ -66,7 +69,7 @@ def _lock(element: ui.element) -> None:
     elif isinstance(element, ValidationElement):
         cast("Field", element).props("readonly")
     elif element.tag == "input":
-        element.props("tabindex=-1 aria-disabled=true")  # Quasar would show what is disabled
+        element.props("tabindex=-1 aria-disabled=true")  # Quasar would show the disabled state
 
 
 def saved() -> None:
@@ -76,13 +79,13 @@ def saved() -> None:
 
 def leave(path: str) -> None:
     """Go to another page of the project without a warning about unsaved changes."""
-    # In one script, because NiceGUI may send a navigation before an earlier script.
+    # A single script, because NiceGUI may send a navigation before an earlier script.
     ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(root_path() + path)})")
 
 
 @contextmanager
 def save_bar(page: ui.element, save: Callable[[], object]) -> Generator[None]:
-    """A bar that stays in view: build the buttons inside, that of `save` first. Ctrl+S saves, too."""
+    """A bar that stays in view: build the buttons inside, the one for `save` first. Ctrl+S saves, too."""
     with ui.element("div").classes("section actions save-bar"):
         yield
     for key in ("ctrl", "meta"):
@@ -133,7 +136,7 @@ def area(about: About, value: str | None = None) -> ui.textarea:
 def number_field(about: About, value: float | None = None) -> ui.number:
     """A field for a number; empty is None.
 
-    It has no bounds, because NiceGUI silently clips numbers; the workspace refuses them with an error.
+    It has no bounds, because NiceGUI silently clips numbers; instead, the workspace refuses them with an error.
     """
     return labelled(about, lambda: ui.number(value=value, placeholder=about.example))
 
@@ -173,7 +176,7 @@ def labelled(about: About, make: Callable[[], F]) -> F:
                 text(" (optional)", "span", "optional")
         help = text(about.help, classes="help") if about.help else None
         made = make()
-    # An error stays until the next attempt: if it went while one types, the button below would move from the hand.
+    # An error stays until the next attempt: if it vanished during typing, the button below would move.
     made.props("outlined dense")
     made.without_auto_validation()
     if about.required:
@@ -298,7 +301,7 @@ async def attempt(
 
 
 async def used_passkey(purpose: Literal["add", "confirm"]) -> bool:
-    """Have the visitor's device answer for a passkey; whether it did. What went wrong is shown."""
+    """Use a passkey on the visitor's device; returns whether it worked. Errors are shown."""
     with faults_shown():
         fault = await _passkey_fault(purpose)
         if fault:
@@ -308,7 +311,7 @@ async def used_passkey(purpose: Literal["add", "confirm"]) -> bool:
 
 
 async def _passkey_fault(purpose: str) -> str:
-    """What went wrong at the device; empty if nothing did."""
+    """The device's error message; "" if there was no error."""
     try:
         asked: Any = ui.run_javascript(f"return await passkeyFault({json.dumps(purpose)})", timeout=PASSKEY_S)
         return str(await asked)
@@ -324,7 +327,10 @@ async def succeeds(
 
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Show each problem at its field and focus the first; or those of no field, and those with links, in a summary."""
+    """Show each problem at its field and focus the first.
+
+    Problems without a field, or with links, go into a summary.
+    """
     elsewhere, first = place(error, fields)
     if elsewhere:
         wrong = [field for field in fields.values() if field.error]
@@ -335,23 +341,23 @@ def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
 
 
 def focus(field: Field) -> None:
-    """Show a field, and let one type into it."""
+    """Show a field and focus it."""
     reveal(field)
     field.run_method("focus")
 
 
 def _label_of(field: Field) -> str:
-    """The label of a field, without the word that it is optional."""
+    """The label of a field, without "optional"."""
     assert field.parent_slot is not None
     texts = (one for one in field.parent_slot.parent.descendants() if isinstance(one, TextElement))
     return next((one.text for one in texts), "")
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field. Returns the problems without a field or with links, and the topmost wrong field.
+    """Show each problem at its field.
 
-    Of a problem with links the field is only marked. A field of the key "" has a whole definition: it takes what names
-    another key, and says the key.
+    Returns the problems without a field or with links, and the topmost wrong field. For a problem with links the field
+    is only marked. A field with the key "" holds a whole definition: it shows problems of all other keys, with the key.
     """
     elsewhere: list[Problem] = []
     wrong: list[Field] = []
@@ -372,13 +378,13 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 
 
 def _at_field(problem: Problem) -> str:
-    """The text of a problem with its hint, for below a field."""
+    """The text of a problem with its hint, to show below a field."""
     said, hint = _of_a_form(problem)
     return f"{said} ({hint})" if hint else said
 
 
 def _of_a_form(problem: Problem) -> tuple[str, str]:
-    """The text of a problem for a form, without its key; and its hint, unless it is for the command line."""
+    """A problem's text for a form, without its key, and its hint, unless that is for the command line."""
     what = problem.what.removeprefix(f"{problem.key}: ")
     for name in (problem.key, (problem.key or problem.where).rpartition(".")[2]):
         if name and what.startswith(f"{name} "):
@@ -390,7 +396,7 @@ def _of_a_form(problem: Problem) -> tuple[str, str]:
 
 
 def in_words(problem: Problem) -> Problem:
-    """A problem without a field, in the words of a form; of its place, only a file's or a row's is kept."""
+    """A problem without a field, worded for a form; its place is kept only if it is a file or a row."""
     is_place = problem.where not in ("configuration", "command line") and not _KEY_PATH.match(problem.where)
     said, hint = _of_a_form(problem)
     return replace(problem, what=said, hint=hint, where=problem.where if is_place else "")
@@ -468,7 +474,7 @@ def as_value(content: str) -> Any:
 
     try:
         value = from_json(content, allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # 1e999 would be infinite
+        json.dumps(value, allow_nan=False)  # 1e999 would become infinite
     except ValueError:
         return content
     return value

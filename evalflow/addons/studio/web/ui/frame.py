@@ -50,16 +50,18 @@ _PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
     ("rate_review", "label", (("Reviews", "/reviews"),)),
     ("task_alt", "read", (("Tasks", "/tasks"),)),
 )
-"""Entries of the navigation: icon, the right that it needs, and its pages. The first is where it leads, the others are
-tabs on these pages."""
+"""Entries of the navigation: icon, required right, and pages.
+
+The entry leads to the first page; the others are tabs.
+"""
 _OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
     ("Users", "/users", "own"),
     ("Connections", "/connections", "edit"),
     ("Audit", "/audit", "admin"),
 )
-"""Entries of the menu of the server, each with the right that its page needs."""
+"""Entries of the server menu, each with the right that its page needs."""
 _LONG = 50
-"""Characters from which a heading is set smaller."""
+"""Headings from this number of characters on are smaller."""
 _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
 
 
@@ -116,7 +118,7 @@ def _rail(place: Place) -> None:
 
 
 def _first_page() -> str:
-    """Where the visitor begins: who may only label, at what is to be labelled."""
+    """The visitor's start page; for people who may only label, the list of reviews."""
     return "/" if may("read") else "/reviews" if may("label") else "/projects"
 
 
@@ -145,7 +147,7 @@ def _project_menu(place: Place) -> None:
 
 
 def _server_menu(place: Place) -> None:
-    """What belongs to the server, and who is signed in."""
+    """The menu of server pages, and who is signed in."""
     actor = visitor().actor if visitor().has_account else None
     with _menu(
         "Account and server" if actor else "Server", actor.name if actor else "Server", "person" if actor else "dns"
@@ -183,7 +185,7 @@ def _colours() -> None:
 
 P = ParamSpec("P")
 RETRY_S = 3.0
-"""Seconds after which a page that could not be read is loaded again."""
+"""Seconds after which an unavailable page is reloaded."""
 PAGE_TIMEOUT_S = 30
 """Time-out for building a page in seconds, enough for a busy machine."""
 
@@ -193,9 +195,9 @@ def guarded_page(
 ) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
     """A decorator that registers a function as the builder of the page at a path.
 
-    It gets the workspace of the request, or of the `{project}` in its path, and parameters of path and query; `needs`
-    is the right that it needs there. Our own errors are shown as a page: 404 for what does not exist, 403 for what the
-    person may not see, 503 if the database does not answer, else 422.
+    The function gets the workspace of the request (or of `{project}` in the path) and the parameters of path and
+    query. `needs` is the required right. evalflow's errors become pages: 404 if something does not exist, 403 without
+    permission, 503 if the database does not answer, else 422.
     """
 
     def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
@@ -243,7 +245,7 @@ def instead(title: str, about: str) -> None:
 
 
 def add() -> None:
-    """Register the error pages with NiceGUI, and have every page show texts as they were typed."""
+    """Register the error pages with NiceGUI, and make every page show texts as typed."""
     run_as_typed()
 
     async def missing(request: Request, _: Exception) -> Response:
@@ -259,7 +261,7 @@ def add() -> None:
 
 
 def _tell(error: Exception) -> None:
-    """Show an error of a button or a field that nothing else shows."""
+    """Show an unhandled error of a button or a field."""
     if isinstance(error, EvalflowError):
         with suppress(RuntimeError):  # the page is gone
             tell_fault(error)

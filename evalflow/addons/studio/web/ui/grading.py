@@ -14,14 +14,14 @@ from evalflow.addons.studio.work.reviews import ReviewMetric, ReviewScale
 
 Grade = bool | int | float | str
 MOST_BUTTONS = 11
-"""Scales with more grades are fields for a number."""
+"""Scales with more grades become a number field."""
 _MISSING = "Choose a value, or “Cannot tell”."
 
 
 class Grading:
-    """One metric: what is asked, its guideline, its grades, and “Cannot tell”.
+    """One metric: its question, guideline and grades, and “Cannot tell”.
 
-    `on_change` is called at each change. `is_new`: the person has not read the guideline yet, so it is unfolded.
+    `on_change` is called at each change. `is_new`: the person has not yet read the guideline, so it is unfolded.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Grading:
 
     @property
     def answer(self) -> Grade | NoValue:
-        """What was chosen; only if `tell_missing` finds nothing."""
+        """The choice; call it only after `tell_missing` returned false."""
         assert self.is_unsure or self.value is not None
         return CANNOT_TELL if self.is_unsure or self.value is None else self.value
 
     def tell_missing(self) -> bool:
-        """Say at the control that nothing was chosen; whether that is so."""
+        """If nothing was chosen, show that at the control; returns whether this is so."""
         is_missing = self.value is None and not self.is_unsure
         self._fault.set_text(_MISSING if is_missing else "")
         return is_missing
@@ -152,7 +152,7 @@ def grades_of(scale: ReviewScale) -> list[tuple[Grade, str]]:
 
 
 def key_of(scale: ReviewScale, value: Grade, place: int) -> str:
-    """The key of a grade: the grade itself if all are 1 to 9, else its place from 1; empty from the tenth on."""
+    """The keyboard key of a grade: the grade itself if all are 1 to 9, else its position; empty from the tenth on."""
     is_own = (
         scale.kind == "likert" and scale.min is not None and scale.max is not None and 1 <= scale.min <= scale.max <= 9
     )
@@ -170,7 +170,7 @@ def _shown(value: Grade | None) -> float | None:
 
 
 def anchor_of(scale: ReviewScale, value: Grade) -> str:
-    """What a grade means; empty if nothing is said of it."""
+    """The description of a grade; empty if it has none."""
     return scale.anchors.get(value, "") if isinstance(value, int) and not isinstance(value, bool) else ""
 
 

@@ -21,7 +21,7 @@ _TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
 
 def said_of(headline: Headline) -> RunSentence:
-    """What heads the run, with the titles of its metrics."""
+    """The run's headline, with the titles of its metrics."""
     rows = without_means_of_figures(headline.run.summary)
     return of_row(headline.row, rows, partial(title_of, "metric", bot=headline.run.bot))
 
@@ -32,7 +32,7 @@ def sentence(headline: Headline) -> str:
 
 
 def about_what(headline: Headline) -> tuple[str, str]:
-    """The titles of the metric and the dataset; for the cases that pass everything, each metric with its pass rate."""
+    """The titles of metric and dataset; for cases that pass everything, each metric with its pass rate."""
     dataset = title_of("dataset", headline.dataset)
     if headline.metric == CASES:
         return said_of(headline).more, dataset
@@ -40,7 +40,7 @@ def about_what(headline: Headline) -> tuple[str, str]:
 
 
 def heading(headline: Headline, tag: str = "h2") -> None:
-    """The sentence in an element of its own; its interval, and whose number it is, stand out less."""
+    """The sentence as an element; its interval and source are less prominent."""
     said = said_of(headline)
     with ui.element(tag):
         text(said.found, "span")
@@ -49,7 +49,7 @@ def heading(headline: Headline, tag: str = "h2") -> None:
 
 
 def basis(headline: Headline, moment: str = "") -> None:
-    """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
+    """What the sentence is based on: metric, dataset, the run's time, and how many answers are scored."""
     scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
     if headline.metric == CASES:
         scored = f"{headline.n_scored:,} of {counted(headline.n)} decided"
@@ -72,7 +72,7 @@ def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
 
 
 def gate_badge(passed: bool | None) -> tuple[str, Tone]:
-    """The outcome of a run's gates where nothing else says that it is theirs, such as "gate undecided"."""
+    """The outcome of a run's gates, naming them, such as "gate undecided"."""
     said, tone = outcome_badge(passed)
     return f"gate {said}", tone
 

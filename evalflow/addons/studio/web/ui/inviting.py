@@ -1,4 +1,4 @@
-"""A form that invites somebody into a project or a review: a name, the least role that serves, a link to copy."""
+"""A form that invites somebody into a project or a review: a name, a role, a link to copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROLE = forms.About("Role", required=True)
 
 
 class InviteForm:
-    """The form. `role` is the least that serves; `invited` shows the people anew once there is one more."""
+    """The form. `role` is the least role offered; `invited` is called to show the people again."""
 
     def __init__(
         self, workspace: Workspace, role: Role, invited: Callable[[], Awaitable[object]], review: str = ""
@@ -69,6 +69,6 @@ def _show(workspace: Workspace, found: Invited) -> None:
 
 
 def server_url(workspace: Workspace) -> str:
-    """The address in the person's browser; a public server has https, whatever its proxy speaks with it."""
+    """The server's address in the browser; https on a public server, even if its proxy uses http."""
     url = ui.context.client.request.url
     return f"{url.scheme if workspace.identify().user is None else 'https'}://{url.netloc}"

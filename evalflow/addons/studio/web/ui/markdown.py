@@ -1,4 +1,4 @@
-"""Texts of people and models, drawn as Markdown. Nothing in them runs, is styled, or is loaded from elsewhere."""
+"""Renders texts of people and models as Markdown. Nothing in them runs, is styled, or is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from markupsafe import Markup, escape
 from evalflow.report.word_changes import word_changes
 
 LONGEST = 20_000
-"""Characters up to which a text is read as Markdown; a longer one is shown as it is."""
+"""Maximum characters to render as Markdown; a longer text is shown unchanged."""
 _SCHEMES = ("http", "https", "mailto")
 _SHORTEST_QUOTE = 12
-"""Characters from which a text that is found in another counts as quoted, not as a word that both have."""
+"""Minimum characters of a quote; a shorter common text is just a shared word."""
 _MOST_QUOTED = 0.9
-"""The share of a text from which a quote is all of it, which marks nothing out."""
+"""From this share of the text on, a quote is the whole text and is not marked."""
 MarkTag = Literal["del", "ins", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch of a text to draw in an element of its own: `start` up to `end`, in characters of `Prose.plain`."""
+    """A part of a text with its own element, from `start` to `end` in characters of `Prose.plain`."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Mark:
 
 
 class Prose:
-    """One text, read once: `plain` is what it says without its signs, and `drawn` its HTML."""
+    """A parsed text: `plain` is its content without Markdown signs, `drawn` its HTML."""
 
     def __init__(self, content: str) -> None:
         self._content = content
@@ -45,7 +45,7 @@ class Prose:
 
     @cached_property
     def plain(self) -> str:
-        """The text of the paragraphs, cells and code, a line for each."""
+        """The text of paragraphs, cells and code, one line each."""
         return self._content if self._tokens is None else "".join(_leaves(self._tokens))
 
     def drawn(self, marks: Sequence[Mark] = ()) -> Markup:
@@ -57,7 +57,7 @@ class Prose:
         return Markup(html)  # noqa: S704 - the parser escapes all text, and reads no HTML
 
     def quoted(self, quotes: Sequence[str]) -> list[Mark]:
-        """Marks on what others quote of the text, however it is spaced."""
+        """Marks on the passages that others quote, ignoring spaces."""
         found: list[tuple[int, int]] = []
         for quote in dict.fromkeys(" ".join(quote.split()) for quote in quotes):
             if _SHORTEST_QUOTE <= len(quote) < _MOST_QUOTED * len(self.plain):
@@ -68,7 +68,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What differs between two texts: marks on each, and the share of both that is marked."""
+    """The difference of two texts: marks on each, and the marked share of both."""
 
     before: Sequence[Mark]
     after: Sequence[Mark]
@@ -93,14 +93,14 @@ def compared(before: Prose, after: Prose) -> Compared:
 
 
 def first_sentence(content: str, most: int = 240) -> str:
-    """How a text begins, without the signs of Markdown: its first sentence, cut at a number of characters."""
+    """The first sentence of a text without Markdown signs, cut at `most` characters."""
     line = next((line.strip() for line in Prose(content).plain.splitlines() if line.strip()), "")
     sentence = re.split(r"(?<=[.!?…])\s+(?=[^a-z\s])|(?<=[。！？])", line, maxsplit=1)[0]
     return sentence if len(sentence) <= most else f"{sentence[:most].rstrip()}…"
 
 
 def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sorted spans, with those that touch joined."""
+    """Sorted spans; touching ones are joined."""
     start = end = -1
     for first, last in spans:
         if first <= end:
@@ -131,7 +131,7 @@ _INK = "ink"
 
 
 class _Ink:
-    """Draws leaf after leaf, with the marks that fall into each."""
+    """Draws the leaves in order, with the marks in each."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self._marks, self._next, self.at = marks, 0, 0
@@ -183,7 +183,7 @@ class _Renderer(RendererHTML):
     hardbreak = softbreak
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: MutableMapping[str, Any]) -> str:
-        """A link to it: a picture that is loaded tells its server who reads the answer, and when."""
+        """A link instead of the picture: loading it would tell its server who reads the answer, and when."""
         token = tokens[idx]
         title = escape(token.content or "picture")
         return f"<a {_elsewhere(str(token.attrs.get('src', '')))}>Picture: {title}</a>"
@@ -214,7 +214,7 @@ def _heading(closing: bool) -> Callable[..., str]:
 
 
 def _is_safe(url: str) -> bool:
-    """Whether a link leads to a page or an address outside of the application."""
+    """Whether a link is safe: it leads to a web page or mail address outside of the application."""
     try:
         return urlsplit(url.strip()).scheme.lower() in _SCHEMES
     except ValueError:

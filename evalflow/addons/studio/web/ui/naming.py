@@ -1,4 +1,4 @@
-"""The fields by which people name and tag things: a title with the identifier that is derived from it, and tags."""
+"""Fields for names and tags: a title, with the identifier derived from it, and tags."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _IDENTIFIER = About(
 class TitleField:
     """A field for a title in any script.
 
-    The name of something new is shown below it during typing, and can be changed there; later it stays as it is.
+    For a new object the identifier is shown below during typing and can be changed; later it is fixed.
 
     Attributes:
         fields: By the keys of problems.
     """
 
     def __init__(self, what: str, example: str, taken: Collection[str] = (), title: str = "", name: str = "") -> None:
-        """Build the field; `name`: of what is stored already. A new one gets none of `taken`."""
+        """Build the field. `name` is the stored object's name; a new one gets a name that is not in `taken`."""
         self._what, self._taken, self._name = what, taken, name
         self._field = line(About("Name", "As you like, in any language.", example, required=True), title)
         self.fields: dict[str, Field] = {f"{what}.title": self._field}
@@ -72,7 +72,7 @@ class TitleField:
         raise UserError([Problem(REQUIRED, key=key) for key in empty(form) if key not in derived])
 
     def _derive(self) -> None:
-        """Follow the title, unless another name was written."""
+        """Derive the name from the title, unless another was typed."""
         if self._own and self.name in ("", self._derived):
             self._derived = name_for(self.title, self._taken, self._what) if self.title else ""
             self._own.value = self._derived
@@ -119,7 +119,7 @@ class TagField:
 
     def _changed(self) -> None:
         self._on_change()
-        self.field.run_method("hidePopup")  # it would cover what is below
+        self.field.run_method("hidePopup")  # it would cover the content below
         self._hint.clear()
         for tag in self.read():
             near = similar_tag(tag, self._known) if tag not in self._before else ""

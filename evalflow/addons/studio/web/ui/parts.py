@@ -29,7 +29,7 @@ def text(content: str, tag: str = "div", classes: str = "") -> TextElement:
 
 
 def run_as_typed() -> None:
-    """Let every text run in the direction of its own letters: names and texts of people may be in any script."""
+    """Give every text the direction of its own script, since names and texts of people may be in any."""
     for kind in (TextElement, ui.label, ui.link, ui.input, ui.textarea, ui.button):
         kind.default_props("dir=auto")
 
@@ -74,7 +74,7 @@ MOST_PAGES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AddressQuery:
-    """What a page shows, as texts in the query of its address; an empty one is not set."""
+    """A page's state as texts in the query of its address; "" means unset."""
 
     page: str = ""
 
@@ -193,7 +193,7 @@ def table_row(title: str, about: str = "", path: str = "") -> Generator[None]:
 
 
 def named(title: str, about: str = "", path: str = "") -> None:
-    """What a row of a table is called, with a link to its page if it has one, and a line about it."""
+    """The name of a table row, with a link to its page if it has one, and a line about it."""
     if path:
         ui.link(title, path).classes("name")
     else:
@@ -236,7 +236,7 @@ def empty(icon: str, title: str, about: str, *links: tuple[str, str]) -> ui.elem
 
 
 READY_TO_USE = "ready to use"
-"""What is not made here is called: samples, and what files of the server declare."""
+"""The label of objects not made in the application: samples, and those declared in the server's files."""
 
 
 class Latest:
@@ -278,7 +278,10 @@ def later(place: ui.element, waiting: str, read: Callable[[], T], build: Callabl
 
 
 def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: bool = True) -> ui.timer:
-    """A timer for work that reads the database. While it does not answer, the page says so once and keeps trying."""
+    """A timer for work that reads the database.
+
+    If the database does not answer, the page says so once and keeps trying.
+    """
     outage: _Outage = app.storage.client.setdefault("outage", _Outage())
 
     async def poll() -> None:
@@ -293,7 +296,7 @@ def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: boo
 
 
 class _Outage:
-    """What a page says while something that it polls does not answer: one notification, however much it polls."""
+    """A page's notification while polled work does not answer; only one, even if several timers fail."""
 
     def __init__(self) -> None:
         self._waiting: set[object] = set()
@@ -330,7 +333,7 @@ def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) 
 
 
 def fold(title: str, *, is_open: bool = False) -> ui.element:
-    """A fold; use the element as a context to build its content."""
+    """A collapsible section; use the element as a context to build its content."""
     with ui.element("details").props("open" if is_open else "") as made:
         text(title, "summary")
     return made
@@ -371,7 +374,7 @@ class ProgressBar:
             self._filled = ui.element("i")
 
     def show(self, done: int, expected: int | None) -> None:
-        """Show how many are finished of those that are expected; None while that is not known."""
+        """Show how many of the expected scores are finished; `expected` is None while unknown."""
         share = min(1.0, done / expected) if expected else 0.0
         self._filled.style(f"width: {100 * share:.1f}%")
         self._bar.props["aria-valuenow"] = round(100 * share)
@@ -386,7 +389,7 @@ def copyable(content: str, tag: str = "code") -> None:
     """A command line, or with the tag `pre` a longer text, with a button that copies it."""
 
     async def copy() -> None:
-        # Browsers refuse it without HTTPS, or where somebody forbade it; only the browser knows.
+        # Browsers refuse it without HTTPS or permission; only the browser knows.
         write = f"navigator.clipboard?.writeText({json.dumps(content)}).then(() => true, () => false) ?? false"
         if await ui.run_javascript(write, timeout=10):
             tell("Copied.")
@@ -399,7 +402,7 @@ def copyable(content: str, tag: str = "code") -> None:
 
 
 def markup(tag: str, *content: str, cls: str = "", **attributes: str) -> Markup:
-    """An element of that class as HTML. Texts are escaped, Markup is not. An attribute without a value is left out."""
+    """An HTML element. Texts are escaped, Markup is not. Attributes without a value are left out."""
     named = {"class": cls.strip(), **attributes}
     shown = "".join(f' {name}="{escape(value)}"' for name, value in named.items() if value)
     inside = "" if tag == "input" else f"{''.join(map(escape, content))}</{tag}>"

@@ -1,4 +1,4 @@
-"""What a person reads of a case: the question, and the answer beside what was expected and what the bot was given."""
+"""A case as people read it: the question, and the answer beside the expected answer and the bot's contexts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evalflow.addons.studio.web.ui.parts import markup
 from evalflow.report.wording import counted
 
 _UNLIKE = 0.5
-"""The share of two texts from which they differ altogether; what differs is then only marked on request."""
+"""If a larger share of two texts differs, differences are only marked on request."""
 _QUICK = 8_000
-"""Characters up to which texts are compared at once."""
+"""Maximum characters of texts that are compared without request."""
 _NUMBERS = count()
 _ROLES = {"user": "User", "assistant": "Bot", "system": "Instruction"}
 NO_EXPECTED = "This case has no expected answer."
@@ -29,9 +29,9 @@ class AnswerShown:
     """One answer: its text, or why there is none.
 
     Attributes:
-        title: What it is called where two are compared.
+        title: Its name if two answers are compared.
         error: Why there is no answer.
-        flaws: What is wrong with it as a whole, in a word or two each.
+        flaws: Faults of the whole answer, in a word or two each.
         asides: Further texts of the bot, such as its thoughts, with their titles.
     """
 
@@ -44,17 +44,17 @@ class AnswerShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A case as it is read.
+    """The content of a case to read.
 
     Attributes:
         turns: Roles and texts of the conversation, up to the question.
-        heading: What the page says of the question already; the question is shown if it is longer.
-        answers: One, or the two that are compared.
-        contexts: Titles and texts of what the bot was given; None if that is not known.
-        quotes: What metrics quote of the contexts, by their titles.
+        heading: The part of the question already in the page's heading; a longer question is shown.
+        answers: One answer, or two to compare.
+        contexts: Titles and texts of the bot's contexts; None if unknown.
+        quotes: Passages of the contexts that metrics quote, by metric's title.
         more: Further facts about the case, with their titles.
-        without: What is said if there is no expected answer; empty if it is only not to be shown.
-        is_unfolded: Whether the earlier turns are shown at once.
+        without: The text shown if there is no expected answer; empty if it is just not shown.
+        is_unfolded: Whether the earlier turns are unfolded.
     """
 
     turns: Sequence[tuple[str, str]]
@@ -69,9 +69,9 @@ class Reading:
 
 
 def show_reading(shown: Reading) -> None:
-    """Show it; the scripts of case_view.js move between its tabs, and mark what differs.
+    """Show a case.
 
-    Long texts are read and compared in a thread, and shown once that is done.
+    case_view.js switches its tabs and marks differences. Long texts are parsed and compared in a thread first.
     """
     place = ui.element("div").classes("case-reading")
 
@@ -139,7 +139,7 @@ def _label(name: str) -> Mapping[str, str]:
 
 
 def _tools(differ: Compared | None, *, is_on: bool) -> Sequence[Markup]:
-    """The switches of what is read."""
+    """The switches "Differences" and "Expand"."""
     tools: list[Markup] = []
     if differ is not None and differ.share:
         pressed = {"aria-pressed": "true" if is_on else "false", "data-toggles": "differs"}
@@ -169,7 +169,7 @@ def _folded(title: str, content: str) -> Markup:
 
 
 def _compared_with(shown: Reading, reference: Prose | None, marks: Sequence[Mark]) -> list[Markup]:
-    """The expected answer, the contexts and the rest, each behind a tab; nothing if none of it is to be shown."""
+    """Tabs with the expected answer, the contexts and the rest; nothing if all are empty."""
     tabs: list[tuple[str, str, Markup]] = []
     if reference or shown.without:
         expected = _prose(reference, marks) if reference else markup("p", shown.without, cls="muted")
@@ -202,7 +202,7 @@ def _compared_with(shown: Reading, reference: Prose | None, marks: Sequence[Mark
 
 
 def _contexts(contexts: Sequence[tuple[str, str]], quotes: Mapping[str, Sequence[str]]) -> Markup:
-    """The passages, with what metrics quote of them marked."""
+    """The contexts, with passages marked that metrics quote."""
     if not contexts:
         return markup("p", "The bot was given no passages.", cls="muted")
     everything = [quote for of_metric in quotes.values() for quote in of_metric]

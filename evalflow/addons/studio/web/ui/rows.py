@@ -1,4 +1,4 @@
-"""Rows of fields, of which there can be any number."""
+"""Any number of rows of fields."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RowType = TypeVar("RowType", bound=_Row)
 
 
 class RowList(Generic[RowType]):
-    """Rows of fields to which one can add, and from which one can remove; all are then built anew.
+    """Rows of fields that can be added and removed; each time all are rebuilt.
 
-    `build` gets the number of a row and its values. `new` are those of an added one; None: there is no button to add.
-    `foot` builds something below each row in place of the button that removes it. `classes` are those of a row, `place`
-    that of all.
+    `build` gets the number of a row and its values. `new` are the values of an added row; None: rows cannot be added.
+    `foot` replaces the remove button below each row. `classes` are a row's CSS classes; `place` is the container of
+    all rows.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RowList(Generic[RowType]):
         self._place = ui.element("div").classes(place)
 
     def read(self) -> list[Any]:
-        """The values of all rows as they are."""
+        """The current values of all rows."""
         return [row.read() for row in self.rows]
 
     def show(self, rows: Sequence[Any]) -> None:

@@ -40,7 +40,7 @@ def score_summary(score: Score, title: str = "") -> list[Markup]:
 
 
 def pair_summary(a: Score | None, b: Score | None) -> list[Markup]:
-    """A metric's scores of two answers in one line as HTML; None: it has none for that answer."""
+    """A metric's scores of two answers in one line as HTML; None means that an answer has no score."""
     title = next((title_of("metric", one.metric, one.target) for one in (b, a) if one is not None), "")
     sides = [
         markup("span", markup("span", name, cls="small muted"), *(_reading(one) if one else ("–",)), cls="side-of-pair")
@@ -50,7 +50,7 @@ def pair_summary(a: Score | None, b: Score | None) -> list[Markup]:
 
 
 def _reading(score: Score) -> list[Markup]:
-    """The sign and the number of a score, and its verdict in a word for those who hear the page."""
+    """A score's sign and number, and its verdict as a word for screen readers."""
     if score.status == "scored":
         sign, word, tone = _SIGNS[score.passed]
         shown = number(score.score, 2)
@@ -64,7 +64,7 @@ def _reading(score: Score) -> list[Markup]:
 
 
 def score_details(score: Score) -> list[Markup]:
-    """What a score is made of as HTML: the whole reason, and folded the facts and the judge's steps."""
+    """The details of a score as HTML: the whole reason; folded: facts and the judge's steps."""
     shown: list[Markup] = []
     if reason := why(score):
         shown.append(markup("div", Prose(reason).drawn(), cls="prose"))
@@ -77,7 +77,7 @@ def score_details(score: Score) -> list[Markup]:
 
 
 def quotes_of(score: Score) -> list[str]:
-    """All texts in the judge's steps: what it was given piece by piece, and what it replied."""
+    """All texts in the judge's steps: the items it was given, and its replies."""
     return list(_texts([dict(step) for step in score.steps or ()]))
 
 
@@ -119,7 +119,7 @@ def _facts(score: Score) -> list[tuple[str, str]]:
 
 
 def score_source(score: Score) -> str:
-    """How the score was computed; empty if it is the grade of a first reply."""
+    """How the score was computed; empty if it is simply the grade of the first reply."""
     if score.path != "weighted":
         return "a second request" if score.path == "reasked" else ""
     weighted = [step for step in score.steps or () if step.get("probabilities")]
@@ -194,7 +194,7 @@ def _call(call: JudgeCall) -> None:
     prompt = call.prompt
     text(prompt.step if prompt.times == 1 else f"{prompt.step}, sampled {prompt.times} times", "h4")
     if prompt.request is None:
-        text("This judge works by task and reads no prompt. Its input:", "p", "muted small")
+        text("This judge does not read prompts. Its input:", "p", "muted small")
     for role, content in prompt.messages:
         with fold(f"Prompt ({role})", is_open=True):
             copyable(content, "pre")

@@ -1,4 +1,4 @@
-"""The scores of an answer, one line a metric: verdict, title, number and why. What failed is unfolded."""
+"""The scores of an answer, one line per metric: verdict, title, number and reason. Failed scores are unfolded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_TITLES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ScoreLine:
-    """The places of a line: `tools` at its end, and `below` it what people say."""
+    """The places of a line: `tools` at its end, and `below` it people's judgements."""
 
     tools: ui.element
     below: ui.element
@@ -34,10 +34,10 @@ def show_scores(
     titles: Mapping[str, str] = _NO_TITLES,
     is_open: bool = False,
 ) -> None:
-    """Show scores, those that failed first. Repeats of a judge are folded below the first score of a metric.
+    """Show scores, failed ones first.
 
-    `judged` adds what people may say to a score, `prompts` what its judge was sent. `is_open` unfolds all of them.
-    `titles` are those of metrics that are not saved.
+    Repeats of a judge are folded below the metric's first score. `judged` adds people's judgements to a score,
+    `prompts` the judge's prompts. `is_open` unfolds all. `titles` are for metrics that are not saved.
     """
     text("Scores", "h3", "unseen")
     with ui.element("ul").classes("score-lines"):
@@ -52,7 +52,7 @@ def show_scores(
 
 
 def show_both(a: Sequence[Score], b: Sequence[Score]) -> None:
-    """Show the scores of two answers in one line a metric; what became another is unfolded, and comes first."""
+    """Show the scores of two answers, one line per metric; changed ones come first and are unfolded."""
     sides = _by_metric(a), _by_metric(b)
     pairs = [(sides[0].get(metric, []), sides[1].get(metric, [])) for metric in {**sides[0], **sides[1]}]
     text("Scores", "h3", "unseen")
@@ -90,7 +90,7 @@ def _halves(pair: tuple[Sequence[Score], Sequence[Score]]) -> None:
 
 
 def _fold(summary: Sequence[Markup], build: Callable[[], None], *, is_open: bool) -> None:
-    """A line with its content, which is built when it is first opened."""
+    """A line whose content is built when it is first opened."""
     with ui.element("details").props("open" if is_open else "") as fold:
         filled("summary", *summary)
         body = ui.element("div").classes("line-body")
@@ -115,7 +115,7 @@ def _details(score: Score, repeats: Sequence[Score], prompts: Callable[[Score], 
 
 
 def _repeats(repeats: Sequence[Score], prompts: Callable[[Score], None] | None) -> None:
-    """Further scores of a metric. People judge the answer once, at the first of them."""
+    """Repeated scores of a metric. People judge the answer only once, at the first score."""
 
     async def show(place: ui.element) -> None:
         with place:

@@ -1,4 +1,4 @@
-"""The checkboxes of tables, and what is ticked as a part of an address."""
+"""The checkboxes of tables, and the ticked rows as part of an address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui.parts import markup
 
 LONGEST = 6000
-"""Characters of packed numbers in an address; with more, servers on the way may refuse it."""
+"""Maximum characters of packed numbers in an address; proxies may refuse longer ones."""
 _SPAN = 8 * 2**20
 """The largest difference between two packed numbers."""
 
@@ -25,22 +25,22 @@ def tick_box(label: str, on: bool, on_change: Callable[[bool], object]) -> ui.el
     box.props["checked"] = on
 
     def changed(event: Any) -> None:
-        box.props["checked"] = bool(event.args)  # or else a later change by the page would not be seen as one
+        box.props["checked"] = bool(event.args)  # otherwise a later change by the page would go unnoticed
         on_change(bool(event.args))
 
     return box.on("change", changed, js_handler="(e) => emit(e.target.checked)")
 
 
 def tick_markup(value: str, label: str, *, is_on: bool) -> Markup:
-    """A checkbox as HTML; its value tells which it is. See `tick_box`."""
+    """A checkbox as HTML, identified by its value. See `tick_box`."""
     checked = {"checked": "checked"} if is_on else {}
     return markup("input", type="checkbox", cls="tick-box", value=value, **{"aria-label": label}, **checked)
 
 
 def packed(numbers: Collection[int]) -> str | None:
-    """Numbers from 0 as a short text for an address; None if it would be too long.
+    """Non-negative numbers as a short text for an address; None if it would be too long.
 
-    The least number, then a bit for each number from it on, compressed: half of 40,000 rows take 6,000 characters.
+    It has the least number, then one bit per number, compressed: half of 40,000 rows take 6,000 characters.
     """
     if not numbers:
         return ""

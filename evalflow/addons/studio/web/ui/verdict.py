@@ -1,4 +1,4 @@
-"""What people say to a score or a task: agree, disagree, comment, exclude it, open a task.
+"""People's actions on a score or a task: agree, disagree, comment, exclude, open a task.
 
 Buttons have the attribute `data-key` with the key that presses them: a, d, c.
 """
@@ -27,7 +27,7 @@ from evalflow.addons.studio.work.verdicts import Exclusion, ScoreVerdicts, Verdi
 from evalflow.report.wording import counted, number
 
 CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
-"""What a person may find wrong in a result: the cause of a task, in words."""
+"""Possible causes of a wrong result, in words, for a task."""
 STATUSES = {"open": "Open", "in_progress": "In progress", "done": "Done"}
 _WHY = forms.About("Why?")
 _REASON = forms.About(
@@ -36,14 +36,14 @@ _REASON = forms.About(
 
 
 class AnswerSaid:
-    """What people say to the scores of an answer, read at once for all of them."""
+    """People's judgements of an answer's scores, read together."""
 
     def __init__(self, workspace: Workspace, run_id: str, position: int) -> None:
         self._workspace, self._run, self._position = workspace, run_id, position
         self._reading: asyncio.Task[_Said] | None = None
 
     async def read(self, *, is_changed: bool = False) -> _Said:
-        """What was said; read again after a change or a fault."""
+        """The judgements; read again after a change or an error."""
         if self._reading is None or is_changed or (self._reading.done() and self._reading.exception()):
             self._reading = asyncio.create_task(to_thread.run_sync(self._read))
         return await self._reading
@@ -66,9 +66,9 @@ class _Said:
 
 
 def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score, ScoreLine], None]:
-    """What gives the line of a score its thumbs and menu, and shows what people say to it.
+    """A function that adds thumbs, a menu and people's judgements to a score's line.
 
-    They are built when a line is first scrolled into view, since a case may have scores of a hundred metrics.
+    They are built when a line is first scrolled into view, since a case may have a hundred metrics.
     """
     said = AnswerSaid(workspace, run_id, position)
 
@@ -102,9 +102,9 @@ class _VerdictBar:
             self._comments = CommentList(workspace, on, is_open=False)
 
     async def load(self, *, is_changed: bool = False) -> None:
-        """Read what was said, and show it."""
+        """Read and show the judgements."""
         said = await self._all_said.read(is_changed=is_changed)
-        if self._all.is_deleted:  # another case is shown by now
+        if self._all.is_deleted:  # another case is already shown
             return
         metric = self._score.metric
         with self._all:  # the pressed button may be deleted
@@ -161,7 +161,7 @@ class _VerdictBar:
             text(f"{words}: {', '.join(those)}", "p")
 
     def _why(self, mine: Verdict) -> None:
-        """A field for the reason, saved when it is left. Nothing moves then: a click elsewhere would miss."""
+        """A field for the reason, saved on blur. The layout must not move then, or a click elsewhere would miss."""
         known = mine.comment or ""
 
         async def save() -> None:
@@ -185,7 +185,7 @@ class _VerdictBar:
         await self._do(verdicts.agree)
 
     async def _disagree(self, scale: VerdictScale, mine: Verdict | None) -> None:
-        """Say the other value of two at once, or offer the others."""
+        """With two values, choose the other one at once; else offer the others."""
         others = [(value, words) for value, words in scale.choices if value != scale.judged]
         if len(others) == 1:
             await self._do(verdicts.disagree, others[0][0], (mine.comment or "") if mine else "")
@@ -241,13 +241,13 @@ class _VerdictBar:
                     ui.link(words, address("/tasks/new", {"cause": cause, **about})).classes("button slim")
 
     async def _do(self, work: Callable[..., None], *values: Any, fields: dict[str, forms.Field] | None = None) -> None:
-        """Change something, and show it as it is then; an error stands at its field."""
+        """Make a change and show the result; an error is shown at its field."""
         if await forms.succeeds(partial(work, self._workspace, *self._place, *values), fields):
             await self.load(is_changed=True)
 
 
 def _others(found: ScoreVerdicts) -> list[tuple[str, list[str]]]:
-    """What others say: `2 people agree: ann, ben`, and those who do not with their values and reasons."""
+    """Other people's judgements, such as `2 people agree: ann, ben`; those who disagree with values and reasons."""
     others = [one for one in found.verdicts if not one.is_mine or not may("edit")]
     agreeing = [one.by for one in others if one.agrees]
     differing = [
@@ -293,7 +293,7 @@ class CommentList:
                     self._adding = button("Add comment", self._add)
 
     async def open(self) -> None:
-        """Show the field, or hide it again."""
+        """Show or hide the field."""
         if not self._is_built:
             self._build()
         self._form.set_visibility(not self._form.visible)
@@ -307,7 +307,7 @@ class CommentList:
             self.show(found.items)
 
     def show(self, found: Sequence[Comment]) -> None:
-        """Show comments that were read already."""
+        """Show comments that were already read."""
         self._list.clear()
         with self._list:
             for one in found:

@@ -1,4 +1,7 @@
-"""Who a page is built for: what it shows them, and where its links lead. What they do is checked when they do it."""
+"""The visitor for whom a page is built: determines what is shown and where links lead.
+
+Actions are checked separately.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from evalflow.addons.studio.work.titles import NO_TITLES, Titles, titles_of
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The person who opened a page, as they were then.
+    """The person who opened a page, with their rights at that time.
 
     Attributes:
-        actor: None if nobody is known, as while the database is away.
+        actor: None if unknown, for example while the database is unavailable.
         rights: In the page's project.
         project: Its name.
-        projects: Those that they may see.
-        titles: What people call the definitions of the project.
+        projects: The projects that they may see.
+        titles: The titles of the project's definitions.
     """
 
     actor: Actor | None = None
@@ -37,12 +40,12 @@ class Visitor:
 
     @property
     def has_account(self) -> bool:
-        """Whether the server is public, so that people sign in and out."""
+        """Whether people sign in, as on a public server."""
         return self.actor is not None and self.actor.user is not None
 
 
 async def meet(request: HTTPConnection) -> None:
-    """Read who has sent a request, for the page that is built for it."""
+    """Read who sent a request, before its page is built."""
     workspace = workspace_of(request)
     request.state.visitor = await to_thread.run_sync(_read, workspace)
 
@@ -59,31 +62,31 @@ def workspace_of(request: HTTPConnection) -> Workspace:
 
 
 def visitor() -> Visitor:
-    """Whom the page is built for."""
+    """The visitor of the page being built."""
     return getattr(ui.context.client.request.state, "visitor", Visitor())
 
 
 def name_here() -> str:
-    """The name under which the visitor writes."""
+    """The visitor's name as an author."""
     actor = visitor().actor
     return actor.name if actor else ""
 
 
 def title_of(kind: str, name: str, bot: str = "") -> str:
-    """What people call the bot, metric, dataset, judge or project of a name; `bot`: whose metric it is.
+    """The title of a bot, metric, dataset, judge or project, or its name if it has no title.
 
-    What has no titles is called by its name.
+    `bot` is the owner of a metric.
     """
     return visitor().titles.of(kind, name, bot)
 
 
 def may(right: Right) -> bool:
-    """Whether the visitor has a right in the project of the page, which shows only what they can do."""
+    """Whether the visitor has a right in the page's project; pages only show permitted actions."""
     return right in visitor().rights
 
 
 def zone() -> tzinfo:
-    """The time zone of the visitor's browser, which theme.js names in a cookie; UTC until it has."""
+    """The time zone of the visitor's browser, from a cookie set by theme.js; UTC before that."""
     try:
         return ZoneInfo(ui.context.client.request.cookies["evalflow-zone"])
     except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):
@@ -91,7 +94,7 @@ def zone() -> tzinfo:
 
 
 def local_time(moment: str, seconds: str = "") -> str:
-    """A time of the database to the minute in the visitor's zone, which is named only if it is UTC.
+    """A database time to the minute in the visitor's zone; the zone is named only if it is UTC.
 
     `seconds` is appended to the format, such as `:%S`.
     """
@@ -100,5 +103,5 @@ def local_time(moment: str, seconds: str = "") -> str:
 
 
 def root_path() -> str:
-    """The prefix of the project's addresses. Links of NiceGUI add it by themselves, others must name it."""
+    """The prefix of the project's addresses. NiceGUI's links add it themselves; others must include it."""
     return ui.context.client.request.scope.get("root_path", "")

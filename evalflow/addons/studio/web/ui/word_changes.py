@@ -1,4 +1,4 @@
-"""Two texts with what differs marked, word by word."""
+"""Two texts with their differences marked word by word."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evalflow.report.word_changes import Stretch
 
 
 def marked(stretches: Sequence[Stretch], tag: str, label: str, classes: str = "") -> None:
-    """A text with its changed stretches in the element `del` or `ins`, which carry a sign besides their colour.
+    """A text with its changes in the element `del` or `ins`, which have a sign besides their colour.
 
-    `label` names it for screen readers; no two on a page may have the same.
+    `label` names it for screen readers and must be unique on the page.
     """
     with ui.element("div").classes(f"text marked {classes}").props("dir=auto tabindex=0 role=region") as box:
         box.props["aria-label"] = label
