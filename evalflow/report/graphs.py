@@ -26,9 +26,8 @@ def graph_lines(config: GraphMetricConfig) -> list[str]:
     if start is None:
         return []
     lines, drawn = [f"{config.start}  {_act(start)}"], {config.start}
-    open_ = [
-        ("", _ways(start))
-    ]  # indents, and the branches still to be drawn below them; not recursive, since a graph may be deep
+    # Indents, and the branches still to be drawn below them; no recursion, since a graph may be deep.
+    open_ = [("", _ways(start))]
     while open_:
         indent, ways = open_[-1]
         if not ways:

@@ -128,10 +128,7 @@ def _marks(labelled: pl.DataFrame) -> Floats:
 
 
 def _classes(levels: Floats, judge: Floats, human: Floats, *, by_threshold: bool) -> Classes:
-    """Build the classes.
-
-    People's class is the level nearest to their mean; two equally near levels share the answer.
-    """
+    """The classes: people's is the level nearest to their mean; two equally near levels share the answer."""
     low, high = nearest_levels(human, levels)
     tied = np.flatnonzero(low != high)
     rows = np.sort(np.concatenate([np.arange(human.size), tied]), kind="stable")
@@ -148,10 +145,7 @@ def nearest_levels(values: Floats, levels: Floats) -> tuple[Floats, Floats]:
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Estimated]:
-    """Compute all MEASURES; those that do not apply are undefined.
-
-    With weighted labels they estimate the agreement on all answers.
-    """
+    """All MEASURES, undefined if not applicable; with weighted labels they estimate the agreement on all answers."""
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
     n, none = judge.size, "scores are not classes, and there is no threshold"
@@ -262,10 +256,7 @@ class Raters:
 def raters_of(
     labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True, higher_is_better: bool = True
 ) -> Raters | None:
-    """Agreement among people; None if no answer has two labels.
-
-    `agrees`: whether the judge agrees with them beyond chance.
-    """
+    """Agreement among people; None if no answer has two labels. `agrees`: the judge agrees with them beyond chance."""
     about = answers.select(*ANSWER_KEY, "cluster", "score", "threshold")
     known = labels.join(about, on=ANSWER_KEY, how="inner").sort(*ANSWER_KEY)
     ratings, first = _ratings(known)
@@ -278,9 +269,7 @@ def raters_of(
     same_scale = judge
     if not threshold.is_empty() and set(np.unique(ratings[~np.isnan(ratings)]).tolist()) == {0.0, 1.0}:
         passed = passes(judge, float(threshold[0]), higher_is_better=higher_is_better)
-        same_scale = (passed == higher_is_better).astype(
-            np.float64
-        )  # people said yes or no, so compare the judge's verdict
+        same_scale = (passed == higher_is_better).astype(np.float64)  # people said yes or no
     alphas = compare_alphas(ratings.T, same_scale, clusters, seed=seed)
     counts = _counts(ratings[several])
     reliable = reliability(ratings.T, clusters, seed=seed)
