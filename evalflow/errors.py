@@ -295,3 +295,25 @@ def of_place(error: OSError) -> UserError | None:
     if error.errno not in _PLACES or (error.filename is None and not full):
         return None
     return UserError(Problem(str(error.strerror), str(error.filename or ""), _PLACES[error.errno]))
+
+
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+"""What the system's loader, the system and Python say without memory."""
+
+
+def of_memory(error: BaseException) -> InfrastructureError | None:
+    """Return the fault of a process that got no memory; None for any other error.
+
+    Example:
+        >>> print(of_memory(MemoryError()))
+        the system gave this process no more memory
+          hint: end other programs, or raise the limits of memory and threads: ulimit -v, ulimit -u
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        text = str(cause).lower()
+        if isinstance(cause, MemoryError) or any(one in text for one in _NO_MEMORY):
+            hint = "end other programs, or raise the limits of memory and threads: ulimit -v, ulimit -u"
+            return InfrastructureError("the system gave this process no more memory", hint)
+        cause = cause.__cause__ or cause.__context__
+    return None

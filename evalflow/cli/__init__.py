@@ -13,7 +13,7 @@ from evalflow.cli.typed import expect_pairs
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.doors import INSTALL, has_own_points
-from evalflow.errors import EvalflowError, Problem, UserError, of_place, unknown_name
+from evalflow.errors import EvalflowError, Problem, UserError, of_memory, of_place, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
 
@@ -64,7 +64,8 @@ def _propose(words: Sequence[str], error: EvalflowError) -> None:
 
 
 def _tell_unexpected(error: BaseException) -> None:
-    if isinstance(error, OSError) and (fault := of_place(error)) is not None:
+    fault = (of_place(error) if isinstance(error, OSError) else None) or of_memory(error)
+    if fault is not None:
         _complain(fault)
         return
     traceback.print_exc()

@@ -41,7 +41,7 @@ from evalflow.engine.journal import JournalSink, WatchedSink, read_finished
 from evalflow.engine.pipeline import RunPlan
 from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
-from evalflow.lazy import load
+from evalflow.lazy import expect_memory, load
 from evalflow.notes import NOTE, note
 from evalflow.protocols import Sink
 from evalflow.records import Case
@@ -217,6 +217,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     UserError if the folder cannot be written, or the run has changed since it began: nothing was sent. With
     InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
+    expect_memory()
     opening = open_manifest(order, inspection)
     engine = engine_of(inspection.parts.settings.run.engine)
     inspection.parts.session.single_flight.open_shared()
