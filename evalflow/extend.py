@@ -25,7 +25,7 @@ from evalflow.errors import (
 )
 from evalflow.extras import packages_of
 from evalflow.metrics.base import BaseMetric, FieldMetric, scored
-from evalflow.protocols import Embedder, Importer, Judge, Simulator, Sink, Target
+from evalflow.protocols import Embedder, Importer, Judge, OmittedRow, Simulator, Sink, Target
 from evalflow.records import (
     Answer,
     Ask,
@@ -34,7 +34,6 @@ from evalflow.records import (
     Embedded,
     JudgeInfo,
     Message,
-    OmittedRow,
     Outcome,
     Reply,
     ScoreRecord,

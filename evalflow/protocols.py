@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,6 @@ from evalflow.records import (
     FigureSpec,
     JudgeInfo,
     Message,
-    OmittedRow,
     Outcome,
     Reply,
     ScoreRecord,
@@ -285,6 +285,25 @@ class Sink(Protocol):
     def write(self, record: Answer | ScoreRecord) -> None:
         """Append one record; the operating system has it when this returns."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedRow:
+    """A row of another tool's file that is not a case; `import` counts and prints it.
+
+    Attributes:
+        reason: Why it is left out.
+        where: Its place, such as `old.tsv:7`; empty for the file.
+        hint: What to do instead.
+
+    Example:
+        >>> OmittedRow("it has no question", "old.tsv:7").reason
+        'it has no question'
+    """
+
+    reason: str
+    where: str = ""
+    hint: str = ""
 
 
 class Importer(Protocol):

@@ -19,12 +19,13 @@ from evalflow.records.answers import (
     Message,
     Reply,
     SentCall,
+    SimulatedTurn,
     ToolCall,
+    UserState,
     numbered,
     numbered_results,
     texts_of,
 )
-from evalflow.records.imports import OmittedRow
 from evalflow.records.scores import (
     CASES,
     TOLERANCE,
@@ -37,7 +38,6 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
-from evalflow.records.simulation import SimulatedTurn, UserState
 from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, known_sum, longest
 
 __all__ = [
@@ -64,7 +64,6 @@ __all__ = [
     "JudgeInfo",
     "Label",
     "Message",
-    "OmittedRow",
     "Outcome",
     "Path",
     "Reply",

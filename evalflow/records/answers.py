@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
-from evalflow.records.spend import CallCosts, Spend
+from evalflow.records.spend import NOTHING, CallCosts, Spend
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,6 +19,7 @@ CUT_OFF = "length"
 FILTERED = "content_filter"
 """The `finish_reason` of an answer that a filter withheld, fully or in part."""
 AnswerStatus = Literal["answered", "absent", "error"]
+UserState = Literal["goes_on", "goal_reached", "gave_up", "script_over"]
 RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is recorded in the data
 
 
@@ -260,6 +261,28 @@ class Answer(CallCosts):
         """Whether a target made it, or tried to; False for answers recorded in the data."""
         failed = self.status == "error" and self.error_type != RECORDED_FAILURE
         return failed or self.requests > 0 or self.latency_s is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedTurn:
+    """The next message of a simulated user, or how the user ends the conversation.
+
+    Attributes:
+        state: `goes_on` with a message; the other states end the conversation.
+        reason: Why the conversation ends, for the report.
+        spend: The cost of the call that made the turn.
+
+    Example:
+        >>> SimulatedTurn(state="goes_on", message="And on Sundays?").message
+        'And on Sundays?'
+        >>> SimulatedTurn(state="gave_up", reason="no price after three questions").message
+        ''
+    """
+
+    state: UserState
+    message: str = ""
+    reason: str | None = None
+    spend: Spend = NOTHING
 
 
 NUMBER = "number"  # the first field of each result of an ask with items: which of them it is about, from 1

@@ -18,8 +18,8 @@ from evalflow.datasets.fields import field_map
 from evalflow.datasets.sources import record
 from evalflow.errors import EvalflowError, Problem, UserError, of_place
 from evalflow.paths import shown
-from evalflow.protocols import Importer
-from evalflow.records import Case, OmittedRow
+from evalflow.protocols import Importer, OmittedRow
+from evalflow.records import Case
 from evalflow.values.jsonvalues import as_map, is_mapping, is_object, kind
 
 _SCORES = "scores"

@@ -13,7 +13,7 @@ import pytest
 from evalflow import doors
 from evalflow.app.core.json_schema import schema_text
 from evalflow.errors import Problem, UserError
-from evalflow.records import OmittedRow
+from evalflow.protocols import OmittedRow
 from tests.cli.conftest import Program
 
 ROWS: list[Any] = [
