@@ -82,7 +82,12 @@ def _without_dashes(flag: str) -> Problem:
     key = flag.lstrip("-").replace("-", "_")
     if key.partition(".")[0] in _ROOTS:
         what = f"{key} is {'chosen' if key in GROUPS else 'set'} without --"
-        return Problem(what, "command line", f"write {key}=VALUE", meant=Meant((flag,), (f"{key}=",)))
+        return Problem(
+            what,
+            "command line",
+            f"write {key}={'NAME' if key in GROUPS else 'VALUE'}",
+            meant=Meant((flag,), (f"{key}=",)),
+        )
     return unknown_name(f"run does not take {flag}", "command line", flag, own)
 
 

@@ -84,7 +84,7 @@ def interval_pictures(rows: Sequence[SummaryRow]) -> list[Picture]:
 def _means(title: str, rows: Sequence[SummaryRow], domain: list[float] | None) -> Picture:
     points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, with its 95 % interval. {unscored(rows)}."
-    return draw(title, sentence, svg.interval_chart(points, domain, "value"))
+    return draw(title, sentence, svg.interval_chart(points, domain, "score"))
 
 
 def _pass_rates(rows: Sequence[SummaryRow]) -> Picture:

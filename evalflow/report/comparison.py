@@ -30,6 +30,7 @@ from evalflow.report.wording import (
     SHORT_ADJUSTMENTS,
     ColumnKind,
     bracketed,
+    case_name,
     counted,
     cut,
     folded,
@@ -274,7 +275,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
         console.print(literal(head, style="bold"), soft_wrap=True)
         for one in worst:
             others = also_changed(one)
-            name = f"  {signed(one.change)}  {plain_line(one.case_id)}  {one.metric}{by_labels_in_words(one)}"
+            name = f"  {signed(one.change)}  {case_name(one, found.questions)}  {one.metric}{by_labels_in_words(one)}"
             print_cut(console, f"{name} (also {others})" if others else name, one.reason or "no reason given")
 
 

@@ -18,6 +18,7 @@ from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
+    case_name,
     caveat_lines,
     cost,
     counted,
@@ -70,13 +71,13 @@ def print_summary(
         console.print(literal(line, style="dim"))
 
 
-def print_worst(console: Console, worst: Sequence[WorstCase]) -> None:
-    """Print the worst cases, each with a one-line reason."""
+def print_worst(console: Console, worst: Sequence[WorstCase], questions: Mapping[tuple[str, str], str]) -> None:
+    """Print the worst cases, each with a one-line reason; `questions` are by dataset and id."""
     if not worst:
         return
     console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
     for case in worst:
-        head = f"  {number(case.score, 2):>5}  {plain_line(case.case_id)}  {case.metric}{case.by_labels}"
+        head = f"  {number(case.score, 2):>5}  {case_name(case, questions)}  {case.metric}{case.by_labels}"
         print_cut(console, head, case.reason or "no reason given")
 
 
@@ -168,7 +169,7 @@ def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[st
         lines.append([name, number(row.value), ends, *states, percent(row.pass_rate)])
         if which := series_name(row, parts):
             lines.append([literal(folded(f"  {which}", _NAME_WIDTH), style="dim")])
-    heads = ("value", "95 % interval", "scored", "undef", "error", "skip", "pass")
+    heads = ("score", "95 % interval", "scored", "undef", "error", "skip", "pass")
     console.print(table_of({"metric": "name", **dict.fromkeys(heads, "number")}, lines))
 
 

@@ -66,7 +66,7 @@ def _lines(run: Reported) -> Iterator[str]:
     who = "judge" if any(row.judge for row in rows) else "metric"
     columns = f" {who} alone | labels |" * labelled
     yield ""
-    yield f"| metric | value | 95 % interval | pass |{columns} scored | undefined | error | skipped |"
+    yield f"| metric | score | 95 % interval | pass |{columns} scored | undefined | error | skipped |"
     yield f"|---|--:|---|--:|{'--:|--:|' * labelled}--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts), labelled=labelled))} |"

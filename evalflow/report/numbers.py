@@ -23,7 +23,7 @@ from evalflow.summary.finding import is_corrected, judge_alone
 from evalflow.summary.rows import SummaryRow
 
 NUMBERS = (
-    PageColumn("Value", "num value"),
+    PageColumn("Score", "num value"),
     PageColumn("95 % interval", "interval"),
     PageColumn("Pass rate", "num"),
     PageColumn("Scored", "num", "Cells with a score, of all"),

@@ -129,7 +129,7 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
     judges = [", ".join(_judge(row, manifests)) for row in found.rows]
     is_one = len(set(judges)) == 1
     columns: dict[str, ColumnKind] = {"run": "name"} if is_one else {"run": "name", "judge": "name"}
-    columns |= {"value": "number", "95 % interval": "number", "scored": "number", "pass": "number"}
+    columns |= {"score": "number", "95 % interval": "number", "scored": "number", "pass": "number"}
     lines = [
         [
             folded(row.run, _RUN_WIDTH),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +20,8 @@ ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yeku
 """How p-values of a family are adjusted."""
 SHORT_ADJUSTMENTS = {"holm": "Holm", "bh": "BH", "by": "BY"}
 _LEAST = 0.001
+_QUESTION = 50  # characters of a question that stands for a case
+_MADE_ID = re.compile(r"[0-9a-f]{16}(-\d+)?")  # see `datasets.case_rows.content_id`
 _METHODS = {
     "plus_two_t": "t, two pseudo-cases",
     "plus_two_cr2_t": "t, clustered, two pseudo-groups",
@@ -131,6 +133,32 @@ def method(code: str | None) -> str:
         return "–"
     name, colon, rest = code.partition(":")
     return _METHODS.get(name, name) + colon + rest
+
+
+class NamedCase(Protocol):
+    """A case by its dataset and id."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def case_id(self) -> str: ...
+
+
+def has_made_id(case: NamedCase) -> bool:
+    """Whether the data has no id for the case, so that one was made of its content."""
+    return _MADE_ID.fullmatch(case.case_id) is not None
+
+
+def case_name(case: NamedCase, questions: Mapping[tuple[str, str], str]) -> str:
+    """The case's id in one line; its question, shortened, if the data has no ids and the id was made of the content.
+
+    Example:
+        >>> from types import SimpleNamespace as Case
+        >>> case_name(Case(dataset="mine", case_id="0123456789abcdef"), {("mine", "0123456789abcdef"): "What is it?"})
+        '"What is it?"'
+    """
+    question = questions.get((case.dataset, case.case_id)) if has_made_id(case) else None
+    return f'"{cut(plain_line(question), _QUESTION)}"' if question else plain_line(case.case_id)
 
 
 def caveat(code: str | None) -> str:

@@ -197,9 +197,9 @@ def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
     [
         (["--dataset", "rag", "--metric", "faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
         (["--dataset=rag", "metric=faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
-        (["metric=bias", "--dataset"], "python -m evalflow metric=bias dataset="),
-        (["-m", "tiamat", "tests.json"], "python -m evalflow tiamat tests.json"),
-        (["dataset=rag", "check"], "python -m evalflow check dataset=rag"),
+        (["metric=bias", "--dataset"], "write dataset=NAME"),
+        (["-m", "tiamat", "tests.json"], "put it first: python -m evalflow tiamat ..."),
+        (["dataset=rag", "check"], "put it first: python -m evalflow check ..."),
         (["dataset=rag", "--metrics", "bias"], "run does not take --metrics"),
     ],
 )

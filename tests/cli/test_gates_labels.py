@@ -43,7 +43,7 @@ def test_labels_turn_the_verdict_of_a_strict_judge_and_a_key_turns_it_back(lab: 
     assert code == "exit code of the run: 3 → 0"
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
     assert "corrected by people's labels of 100 answers" in text
-    assert "| metric | value | 95 % interval | pass | metric alone | labels | scored |" in text
+    assert "| metric | score | 95 % interval | pass | metric alone | labels | scored |" in text
     assert "corrected by people&#39;s labels of 100 answers" in (lab.latest / "report.html").read_text(encoding="utf-8")
 
     words = shlex.split(back.partition(": ")[2])

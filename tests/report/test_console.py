@@ -19,6 +19,7 @@ from tests.summary_rows import summary_row
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"
 SEEN = "]52;c;ZXZpbA==a[2J31mb[/x]"
+ID = "0123456789abcdef"
 LABELS = ["/x", "true", "[0.0]", "bold", ":smile:"]
 
 
@@ -55,7 +56,7 @@ def test_a_summary_shows_every_label_as_it_is_spelt():
 @pytest.mark.parametrize("text", [EVIL, "[/x] [bold]"])
 def test_worst_cases_and_gates(text):
     on = console()
-    print_worst(on, [WorstCase("d", text, "m", 0.1, f"{text}\n\t{text}", judged=None)])
+    print_worst(on, [WorstCase("d", text, "m", 0.1, f"{text}\n\t{text}", judged=None)], {})
     print_gates(on, [gate_outcome(passed=False, message=text)])
     seen = plain(text)
     assert printed(on) == f"worst\n   0.10  {seen}  m  {seen} {seen}\ngate FAILED  {seen}\n"
@@ -85,7 +86,7 @@ def test_a_label_decides_what_is_worst_and_passes() -> None:
     ]
     assert [one.case_id for one in worst_cases(scores, {}, None, 2)] == ["fine", "perfect"]
     on = console()
-    print_worst(on, found[:1])
+    print_worst(on, found[:1], {})
     assert printed(on) == "worst\n   0.00  bad  m by labels (judge 0.90)  no reason given\n"
 
 
@@ -159,3 +160,15 @@ def test_names_of_classes_never_cut_a_number_at_80_columns():
     assert len(rows) == 3
     assert "…" not in printed(on)
     assert all(len(line) <= 80 for line in printed(on).splitlines())
+
+
+def test_a_case_without_an_id_of_its_own_is_shown_by_its_question() -> None:
+    file = io.StringIO()
+    question = "How long is the ferry to the island closed in the winter, and where do the buses go?"
+    worst = [WorstCase("d", one, "m", 0.1, "late", judged=None) for one in (f"{ID}-2", "ferry-01", f"{ID}f")]
+    questions = {("d", case.case_id): question for case in worst}
+    print_worst(Console(file=file, width=120), worst, questions)
+    _, made, own, longer = file.getvalue().splitlines()
+    assert '0.10  "How long is the ferry to the island closed in the …"  m  late' in made
+    assert "0.10  ferry-01  m  late" in own
+    assert f"0.10  {ID}f  m  late" in longer

@@ -75,7 +75,7 @@ def test_runs_of_other_metrics_have_tables_without_gaps(page, make_run, make_cas
     runs = [(name, two_metrics(make_run, make_case, name, f"metric_of_{name}")) for name in ("a", "b", "c", "d")]
     _, words = page(runs)
     assert "not run" not in words
-    assert [words.count(f"metric_of_{name} Run Judge Value") for name in "abcd"] == [1, 1, 1, 1]
+    assert [words.count(f"metric_of_{name} Run Judge Score") for name in "abcd"] == [1, 1, 1, 1]
 
 
 def test_a_judge_is_named_with_its_kind_and_its_calibration(page, make_run, make_case):

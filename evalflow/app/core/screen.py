@@ -18,9 +18,17 @@ from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
-from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_cases
+from evalflow.report.console import (
+    WorstCase,
+    follow,
+    print_gates,
+    print_summary,
+    print_totals,
+    print_worst,
+    worst_cases,
+)
 from evalflow.report.findings import print_details
-from evalflow.report.wording import counted, literal, plain
+from evalflow.report.wording import counted, has_made_id, literal, plain
 
 if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
@@ -105,7 +113,7 @@ class TerminalScreen:
         print_details(self._out, derived.summary.details, manifest)
         people = derived.calibration.people if derived.calibration else None
         worst = worst_cases(derived.scores, directions, people)
-        print_worst(self._out, worst)
+        print_worst(self._out, worst, _questions(folder, manifest, worst))
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
         errors = manifest.scores["error"]
@@ -174,6 +182,14 @@ class TerminalScreen:
 
     def _line(self, label: str, text: str) -> None:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
+
+
+def _questions(folder: RunFolder, manifest: Manifest, worst: Sequence[WorstCase]) -> dict[tuple[str, str], str]:
+    from evalflow.app.core.saved import SavedRun
+
+    wanted = {(case.dataset, case.case_id) for case in worst if has_made_id(case)}
+    cases = SavedRun(folder, manifest).cases(wanted) if wanted else ()
+    return {(case.dataset, case.id): case.question or "" for case in cases}
 
 
 def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> None:
