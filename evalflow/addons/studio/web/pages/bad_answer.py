@@ -75,7 +75,7 @@ class _TestWriter:
         judging = [name for name in own if around.bots[name].config.get("kind") == "openai"]
         live = [name for name, bot in around.bots.items() if bot.config.get("kind") != "recorded"]
         chosen = bad.bot or next(iter([*(name for name in own if name in live), *live, *around.bots]), "")
-        with forms.form() as page:
+        with forms.form(kept=True) as page:
             with ui.element("div").classes("studio"):
                 with ui.element("div").classes("stack"):
                     text("What was asked", "h2")

@@ -119,7 +119,7 @@ class _CaseEditor:
         around: _Surroundings,
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
-        with forms.form(locked=not may("edit")) as page:
+        with forms.form(locked=not may("edit"), kept=True) as page:
             self._form = CaseForm(workspace, dataset, case, around, self._changed)
         if not may("edit"):
             return
@@ -185,7 +185,7 @@ def _named(body: Mapping[str, Any]) -> dict[str, Any]:
 class _CaseWriter:
     def __init__(self, workspace: Workspace, dataset: str, around: _Surroundings) -> None:
         self._workspace, self._dataset, self._around = workspace, dataset, around
-        with forms.form() as self._place:
+        with forms.form(kept=True) as self._place:
             self._form = CaseForm(workspace, dataset, None, around, lambda: None)
         with forms.save_bar(self._place, lambda: self._save(self._saving)):
             self._saving = button("Save", lambda: self._save(self._saving), kind="primary")

@@ -41,7 +41,7 @@ class CheckForm:
         self._reusable = reusable_labels(one for one in known if stored is None or one.name != stored.name)
         self._given: dict[str, Mapping[str, Any]] = {stored.type: stored.params} if stored else {}
         self._examples: ExampleCards | None = None
-        with forms.form(locked=not may("edit")) as page, ui.element("div").classes("studio"):
+        with forms.form(locked=not may("edit"), kept=True) as page, ui.element("div").classes("studio"):
             with ui.element("div").classes("stack-wide"):
                 title, name = (stored.title or stored.name, stored.name) if stored else ("", "")
                 taken = {*offered_kinds(), *(one.name for one in known)}

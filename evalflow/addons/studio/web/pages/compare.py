@@ -247,7 +247,7 @@ def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
             forms.leave(_Pair(run.run_id, started.run_id).path())
 
     title = f"Edit the prompt of {bot.title}, run and compare"
-    with fold(title).classes("card prompt-trial"), forms.unsaved(), ui.element("div").classes("form wide"):
+    with fold(title).classes("card prompt-trial"), forms.unsaved(kept=True), ui.element("div").classes("form wide"):
         field = forms.area(_PROMPT, str(bot.config.get("system_prompt") or "")).props("dir=auto")
         with ui.element("div").classes("actions"):
             starting = button("Run and compare", start, kind="primary", icon="play_arrow")

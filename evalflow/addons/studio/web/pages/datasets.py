@@ -237,7 +237,7 @@ class _DatasetEditor:
     ) -> None:
         self._workspace, self._stored, self._copied = workspace, stored, copied
         shown = stored or copied
-        with forms.form():
+        with forms.form(kept=True):
             title, name = (stored.title, stored.name) if stored else ("", "")
             self._title = TitleField("dataset", "Questions on fees", taken, title, name)
             self._fields = dict(self._title.fields)

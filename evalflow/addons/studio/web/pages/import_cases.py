@@ -58,7 +58,7 @@ def add() -> None:
 class _ImportPage:
     def __init__(self, workspace: Workspace, dataset: str, folder: Path) -> None:
         self._workspace, self._dataset, self._folder = workspace, dataset, folder
-        with forms.unsaved() as self._place:
+        with forms.unsaved(kept=True) as self._place:
             self._choose()
 
     def _choose(self) -> None:

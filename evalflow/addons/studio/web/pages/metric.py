@@ -98,7 +98,7 @@ class _MetricEditor:
         self._fields: dict[str, forms.Field] = {}
         why = why_no_form(definition, prompts)
         with ui.element("div").classes("metric-editor"):
-            with forms.form():
+            with forms.form(kept=True):
                 title = stored.title if stored else title_of("metric", source) if source else ""
                 name = stored.name if stored else ""
                 self._title = TitleField("metric", "Factual accuracy", around.metrics, title, name)
@@ -111,7 +111,7 @@ class _MetricEditor:
                 self._place = ui.element("div").classes("form")
             if may("edit"):
                 TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), self._fields)
-            with forms.unsaved() as self._rest:
+            with forms.unsaved(kept=True) as self._rest:
                 self._rest.classes("form rest")
         self._build("yaml" if why or view == "yaml" else "form", definition, why)
         if not may("edit"):

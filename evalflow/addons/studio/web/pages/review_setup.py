@@ -185,7 +185,7 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
 
         await saving.save(work, {"guidelines": new}, {"guidelines": field}, saving_button, _reload)
 
-    with forms.form():
+    with forms.form(kept=True):
         field = forms.area(
             forms.About(f"Guideline for {metric.title}", f"Values: {metric.scale.text}."), metric.guidelines
         )

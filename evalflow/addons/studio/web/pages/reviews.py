@@ -157,7 +157,7 @@ class _ReviewForm:
     def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], found: Candidates) -> None:
         self._workspace, self._run, self._found, self._latest = workspace, run, found, Latest()
         self._method = "random"
-        with forms.form():
+        with forms.form(kept=True):
             with forms.fieldset("What is judged"):
                 picked = forms.pick(_RUN, runs, run)
                 picked.on_value_change(lambda: ui.navigate.to(address("/reviews/new", {"run": picked.value})))

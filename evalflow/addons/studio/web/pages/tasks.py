@@ -169,7 +169,7 @@ class _NewTask:
 
     def __init__(self, workspace: Workspace, draft: tasks.TaskDraft, people: Sequence[str]) -> None:
         self._workspace, self._draft = workspace, draft
-        with forms.form():
+        with forms.form(kept=True):
             self._title = forms.line(_TITLE)
             self._description = forms.area(_DESCRIPTION)
             with forms.pair():

@@ -16,7 +16,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.nicegui_core import TextElement, ValidationElement
 from evalflow.addons.studio.web.ui.faults import Marked, clear_faults, reveal, show_faults
 from evalflow.addons.studio.web.ui.parts import button, capitalised, icon_button, problems_of, text
-from evalflow.addons.studio.web.ui.visitor import root_path
+from evalflow.addons.studio.web.ui.visitor import name_here, root_path
 from evalflow.addons.studio.work.access import UnconfirmedError
 from evalflow.addons.studio.work.space import StaleError
 from evalflow.errors import EvalflowError, Problem, UserError
@@ -35,19 +35,26 @@ _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 
 @contextmanager
-def unsaved() -> Generator[ui.element]:
-    """A container for fields that warns before the page is left with unsaved changes."""
+def unsaved(*, kept: bool = False) -> Generator[ui.element]:
+    """A container for fields that warns before the page is left with unsaved changes; `kept` as in `keep_draft`."""
     with ui.element("div").props("data-unsaved") as made:
+        if kept:
+            keep_draft(made)
         yield made
 
 
+def keep_draft(place: ui.element) -> None:
+    """Keep what is typed there in the browser until it is saved; for fields that never hold a key or a password."""
+    place.props["data-draft"] = name_here()
+
+
 @contextmanager
-def form(*, locked: bool = False) -> Generator[ui.element]:
+def form(*, locked: bool = False, kept: bool = False) -> Generator[ui.element]:
     """Like `unsaved`, laid out as a form.
 
     A locked form is read-only: fields cannot be changed and buttons are hidden.
     """
-    with unsaved() as made:
+    with unsaved(kept=kept and not locked) as made:
         yield made.classes("form")
     if locked:
         lock(made)

@@ -1,0 +1,122 @@
+// Keeps what is typed into forms (data-draft, whose value is the person) in this browser, by person and page, until it
+// is saved. A page whose form has a draft offers it; without a connection, it says that nothing is lost. Only texts of
+// such forms are kept, which hold no keys.
+"use strict";
+(() => {
+  const PREFIX = "evalflow-draft ", OLDEST_MS = 30 * 24 * 3600 * 1000, PAUSE_MS = 400;
+  const FIELDS = "textarea, input:not([type]), input[type=text], input[type=number]";
+  let storage;
+  try { storage = window.localStorage; } catch { return; } // it is off: unsaved.js still asks before a page is left
+  let before = null, waiting, isOffered = false, isTyped = false;
+
+  const forms = () => [...document.querySelectorAll("[data-draft]")];
+  const place = () => `${PREFIX}${forms()[0]?.dataset.draft ?? ""} ${location.pathname}${location.search}`;
+
+  function fields() {
+    const found = new Map();
+    for (const field of forms().flatMap((form) => (form.matches(FIELDS) ? [form] : [...form.querySelectorAll(FIELDS)]))) {
+      if (field.closest(".q-select")) continue;
+      const label = field.labels?.[0]?.textContent ?? field.ariaLabel ?? field.placeholder ?? "";
+      let number = 1;
+      while (found.has(`${label} ${number}`)) number += 1;
+      found.set(`${label} ${number}`, field);
+    }
+    return found;
+  }
+
+  const shown = () => Object.fromEntries([...fields()].map(([name, field]) => [name, field.value]));
+
+  function read() {
+    try {
+      return JSON.parse(storage.getItem(place()) ?? "null");
+    } catch {
+      return null; // another program wrote it
+    }
+  }
+
+  function keep() {
+    waiting = undefined;
+    if (before === null) return;
+    const typed = Object.entries(shown()).filter(([name, value]) => value !== (before[name] ?? ""));
+    try {
+      if (typed.length) storage.setItem(place(), JSON.stringify({at: Date.now(), typed: Object.fromEntries(typed)}));
+      else storage.removeItem(place());
+    } catch {
+      // The browser's storage is full or off; unsaved.js still asks before the page is left.
+    }
+  }
+
+  function touched(event) {
+    if (before !== null || !event.target.closest?.("[data-draft]")) return;
+    before = shown();
+  }
+
+  function bar(message, ...buttons) {
+    document.querySelector(".draft-bar")?.remove();
+    const made = document.createElement("div");
+    made.className = "undo draft-bar";
+    made.setAttribute("role", "status");
+    made.append(Object.assign(document.createElement("span"), {textContent: message}));
+    for (const [name, act] of buttons) {
+      const button = Object.assign(document.createElement("button"), {type: "button", textContent: name});
+      button.addEventListener("click", () => { made.remove(); act(); });
+      made.append(button);
+    }
+    document.body.append(made);
+  }
+
+  function restore(typed) {
+    const known = fields();
+    before ??= shown();
+    for (const [name, value] of Object.entries(typed)) {
+      const field = known.get(name);
+      if (!field) continue;
+      Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, value);
+      for (const event of ["input", "change"]) field.dispatchEvent(new Event(event, {bubbles: true}));
+    }
+  }
+
+  // The form is drawn after the page is loaded, and again after a conflict.
+  function offer() {
+    if (isOffered || isTyped || !forms().length) return;
+    const draft = read(), now = shown();
+    if (!draft || !Object.keys(draft.typed).some((name) => name in now)) return;
+    isOffered = true;
+    if (Object.entries(draft.typed).every(([name, value]) => now[name] === value)) return;
+    const when = new Date(draft.at).toLocaleString([], {dateStyle: "medium", timeStyle: "short"});
+    bar(`You typed something here that was not saved (${when}).`,
+      ["Restore it", () => restore(draft.typed)], ["Discard it", () => storage.removeItem(place())]);
+  }
+
+  function saved() {
+    clearTimeout(waiting);
+    waiting = undefined;
+    before = null;
+    storage.removeItem(place());
+    document.querySelector(".draft-bar")?.remove();
+  }
+
+  function lost(event) {
+    if (!forms().length || !event.target.closest?.("main button") || window.socket?.connected !== false) return;
+    keep();
+    bar("The server cannot be reached. What you typed is kept in this browser until you can save it.", ["OK", () => {}]);
+  }
+
+  for (const touch of ["pointerdown", "keydown", "focusin"]) document.addEventListener(touch, touched, true);
+  document.addEventListener("input", (event) => {
+    if (!event.target.closest?.("[data-draft]")) return;
+    isTyped = true;
+    clearTimeout(waiting);
+    waiting = setTimeout(keep, PAUSE_MS);
+  }, true);
+  document.addEventListener("saved", saved);
+  document.addEventListener("click", lost, true);
+  addEventListener("pagehide", () => { if (waiting) keep(); });
+  for (const name of Object.keys(storage)) {
+    if (!name.startsWith(PREFIX)) continue;
+    let at = 0;
+    try { at = JSON.parse(storage.getItem(name)).at; } catch { /* it is removed */ }
+    if (!(Date.now() - at < OLDEST_MS)) storage.removeItem(name);
+  }
+  new MutationObserver(offer).observe(document.documentElement, {childList: true, subtree: true});
+})();
