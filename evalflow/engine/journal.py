@@ -24,7 +24,7 @@ from evalflow.paths import BINARY, private_file
 from evalflow.protocols import Sink, Target
 from evalflow.records import Answer, AnswerStatus, Case, ScoreRecord
 from evalflow.redaction import Redactor
-from evalflow.summary.journal import journal_row, json_line, spend_of_row, torn_tail
+from evalflow.summary.journal import journal_line, json_line, spend_of_row, torn_tail
 from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:
@@ -214,14 +214,14 @@ class JournalSink:
         InfrastructureError if the disk is full or the files are gone; earlier records are intact, for `resume`.
         """
         if isinstance(record, ScoreRecord):
-            file, row = self._scores, journal_row(record)
+            file, row = self._scores, journal_line(record)
         elif record.generated:
-            file, row = self._answers, {name: getattr(record, name) for name in _COLUMNS}
+            file, row = self._answers, _answer_line(record)
         else:
             return
         if self._gone is not None:
             raise self._gone
-        if isinstance(error := row["error"], str):
+        if isinstance(error := row.get("error"), str):
             row["error"] = self._redactor.text(error)
         line = json_line(row)
         if self._redactor.hides_data:
@@ -276,6 +276,12 @@ class JournalSink:
             self._gone = self._gone or self._missing()
 
 
+def _answer_line(answer: Answer) -> dict[str, object]:
+    """An answer as written to answers.jsonl: what is None by default is left out if it is."""
+    values = {name: getattr(answer, name) for name in _COLUMNS}
+    return {name: value for name, value in values.items() if value is not None or name == "saved_usd"}
+
+
 def _open(path: Path) -> int:
     return private_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
@@ -326,6 +332,7 @@ class Finished:
 
 def read_finished(
     folder: RunFolder,
+    run_id: str,
     tally: Tally,
     bounded: Collection[str],
     *,
@@ -337,7 +344,7 @@ def read_finished(
     import polars as pl
 
     columns = (*_CELL, "member_of", "status", "score", "cost_usd", "bill")
-    lines = scan_journal(folder.journal, bounded).frame().select(columns).collect(engine="streaming")
+    lines = scan_journal(folder.journal, run_id, bounded).frame().select(columns).collect(engine="streaming")
     paid: set[int] = set()
     for cost_usd, bill in (*lines.select("cost_usd", "bill").iter_rows(), *PreparedFile(folder).bills()):
         spend = spend_of_row(bill, cost_usd)

@@ -78,7 +78,7 @@ class CommandCheck(BaseMetric[MetricConfig]):
         data = json.dumps(_payload(case, answer, fields, self._options), ensure_ascii=False).encode("utf-8", "replace")
         try:
             said = await self._commands.run(self._command, data)
-            return _outcome(said, self._command)
+            return _outcome(said)
         except ProgramFault as error:
             return Outcome(status="error", error_type=error.error_type, error=f"{self._command}: {error}")
         except ValueError as error:
@@ -117,7 +117,7 @@ def _payload(
     }
 
 
-def _outcome(said: bytes, command: str) -> Outcome:
+def _outcome(said: bytes) -> Outcome:
     """Read the outcome from a program's stdout; ValueError if it has none."""
     text = said.decode("utf-8", "replace")
     try:
@@ -130,12 +130,9 @@ def _outcome(said: bytes, command: str) -> Outcome:
     score, reason = reply["score"], reply.get("reason")
     if reason is not None and not isinstance(reason, str):
         raise ValueError(f"its reason is {kind(reason)}; expected text")
-    steps = ({"id": "command", "check": {"command": command}, "passed": score in (1, True), "reason": reason or ""},)
     if score is None:
-        return Outcome(
-            status="undefined", reason=reason or "the command returned neither a score nor a reason", steps=steps
-        )
+        return Outcome(status="undefined", reason=reason or "the command returned neither a score nor a reason")
     number = float(score) if isinstance(score, bool) else spelled_number(score)
     if number is None or isinstance(score, str) or not 0 <= number <= 1:
         raise ValueError(f"its score is {kind(score)}; expected a number from 0 to 1, true, false or null")
-    return scored(number, score, reason or f"the command gave {number:g}", steps)
+    return scored(number, score, reason or f"the command gave {number:g}")

@@ -262,17 +262,17 @@ class Rulebook:
             score=score,
             value=score if self.combine == "mean" else bool(score),
             reason=joined(findings, passed=score == 1),
-            steps=tuple(
-                [
-                    {**about, "passed": finding.passed, "reason": finding.reason}
-                    for about, finding in zip(self._about, findings, strict=True)
-                ]
-            ),
+            steps=self._steps(findings) if len(findings) > 1 else (),  # one alone would repeat the outcome
             path="direct",
         )
 
+    def _steps(self, findings: Sequence[RuleFinding]) -> tuple[Mapping[str, object], ...]:
+        found = zip(self.about, findings, strict=True)
+        return tuple([{**about, "passed": finding.passed, "reason": finding.reason} for about, finding in found])
+
     @cached_property
-    def _about(self) -> Sequence[Mapping[str, object]]:
+    def about(self) -> Sequence[Mapping[str, object]]:
+        """The id and the configuration of each operation."""
         return [
             {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
             for one in self.operations

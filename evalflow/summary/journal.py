@@ -26,7 +26,7 @@ SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, wi
 
 
 def journal_row(record: ScoreRecord) -> dict[str, object]:
-    """A record as the JSON object of its line; ValueError if score and state conflict, or a value is not JSON."""
+    """A record as a row of `journal_schema`; ValueError if score and state conflict, or a value is not JSON."""
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
         raise ValueError(f"a cell in state {record.status!r} cannot have the score {record.score!r}")
@@ -36,6 +36,16 @@ def journal_row(record: ScoreRecord) -> dict[str, object]:
     row["steps"] = json_text(record.steps)
     row["bill"] = bill_row(record.bill)
     return row
+
+
+def journal_line(record: ScoreRecord) -> dict[str, object]:
+    """A record as written to scores.jsonl: without the run's id, which run.json has, and without what is empty.
+
+    Its score is always there. Empty is None, or what `ABSENT` has.
+    """
+    row = journal_row(record)
+    del row["run_id"]
+    return {name: value for name, value in row.items() if value != ABSENT.get(name) or name == "score"}
 
 
 def bill_row(spend: Spend) -> dict[str, object]:
@@ -67,6 +77,11 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
         saved_usd=bill["saved_usd"],
         paid=tuple(bill["paid"]),
     )
+
+
+_NO_BILL = bill_row(NOTHING)
+ABSENT: Mapping[str, object] = {"tags": [], "steps": "[]", "cached": False, "bill": _NO_BILL}
+"""The values of columns that a line of scores.jsonl leaves out; those of all other columns are null."""
 
 
 def json_text(value: Any) -> str:
@@ -123,7 +138,7 @@ def scores_schema() -> pl.Schema:
 
 @cache
 def journal_schema() -> pl.Schema:
-    """Columns of a line of scores.jsonl: the fields of ScoreRecord; value and steps are JSON text."""
+    """Columns of the journal's rows: the fields of ScoreRecord; value and steps are JSON text."""
     types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean, tuple[str, ...]: pl.List(pl.String)}
     special = {
         "bill": pl.Struct(

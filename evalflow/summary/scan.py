@@ -21,7 +21,7 @@ from evalflow.lazy import np, pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
 from evalflow.records import Direction, Outcome, ScoreRecord, Status, passes
 from evalflow.stats.arrays import Ints
-from evalflow.summary.journal import journal_row, journal_schema, torn_tail
+from evalflow.summary.journal import ABSENT, journal_row, journal_schema, torn_tail
 
 if TYPE_CHECKING:
     Offsets = Ints
@@ -32,7 +32,6 @@ log = logging.getLogger("evalflow")
 _BLOCK = 2 << 20
 _NAMED = 5  # damaged lines to name in a warning
 _NEEDED = (
-    "run_id",
     "dataset",
     "index",
     "case_id",
@@ -42,7 +41,6 @@ _NEEDED = (
     "metric_version",
     "repeat",
     "status",
-    "cached",
 )
 # A case is identified by its index in the dataset.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
@@ -60,11 +58,14 @@ class InputOrder:
 class JournalReader:
     """A journal's complete lines: `size` bytes; `torn` unfinished last lines (0 or 1) are left out.
 
+    Each row has the run's id, and the values of `journal.ABSENT` for what its line leaves out.
+
     A damaged line, or one with an impossible score, is left out; its cell counts as unfinished. Scores of the
     metrics in `bounded` lie in 0..1.
     """
 
     path: Path
+    run_id: str
     size: int
     torn: int
     bounded: Collection[str] = ()
@@ -75,7 +76,7 @@ class JournalReader:
 
     def parse(self, block: bytes) -> pl.DataFrame:
         """Parse a block of complete lines; damaged ones are left out."""
-        return _parse(block).filter(self._is_valid())
+        return _parse(block).with_columns(self._complete()).filter(self._is_valid())
 
     def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
@@ -110,7 +111,8 @@ class JournalReader:
         read = 0
         for block, at in self._blocks():
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")).astype(np.int64) + at + 1
-            keys = _parse(block).select(*_CELL, sound=self._is_valid()).cast({pl.String: pl.Categorical})
+            rows = _parse(block).with_columns(self._complete())
+            keys = rows.select(*_CELL, sound=self._is_valid()).cast({pl.String: pl.Categorical})
             keys = keys.with_columns(begin=pl.Series([at, *ends[:-1]], dtype=pl.Int64), end=pl.Series(ends))
             damaged += (keys.with_row_index("line", read + 1).filter(~pl.col("sound")))["line"].to_list()
             read += keys.height
@@ -137,6 +139,12 @@ class JournalReader:
         known = pl.col("status").is_in(get_args(Status))
         return (whole & known & possible & inside).fill_null(value=False)
 
+    def _complete(self) -> list[pl.Expr]:
+        """The columns that lines leave out."""
+        schema = journal_schema()
+        absent = [pl.col(name).fill_null(pl.lit(value, schema[name])) for name, value in ABSENT.items()]
+        return [pl.lit(self.run_id).alias("run_id"), *absent]
+
     def _fetch(self, spans: Offsets) -> Iterator[pl.DataFrame]:
         if not len(spans):
             return
@@ -144,14 +152,14 @@ class JournalReader:
         bounds = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist(), len(spans)]
         with self.path.open("rb", buffering=0) as file:
             for first, last in pairwise(bounds):
-                yield _parse(b"".join(_read(file, spans[first:last])))
+                yield _parse(b"".join(_read(file, spans[first:last]))).with_columns(self._complete())
 
 
-def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
-    """Open a journal, without a torn last line; a missing file is an empty one."""
+def scan_journal(path: Path, run_id: str, bounded: Collection[str] = ()) -> JournalReader:
+    """Open the journal of this run, without a torn last line; a missing file is an empty one."""
     size = path.stat().st_size if path.exists() else 0
     torn = torn_tail(path) if size else 0
-    return JournalReader(path, size - torn, int(torn > 0), bounded)
+    return JournalReader(path, run_id, size - torn, int(torn > 0), bounded)
 
 
 def rank(column: str, names: Sequence[str]) -> pl.Expr:

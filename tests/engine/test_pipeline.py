@@ -232,7 +232,7 @@ async def test_what_no_file_can_hold_is_an_error_of_its_cell(kit, said, tmp_path
     with closing(JournalSink(RunFolder(tmp_path), tally)) as journal:
         await run(plan(kit.target(), Pair(Odd(), None)), kit.cases(3), journal, tally)
     rows = [json.loads(line) for line in RunFolder(tmp_path).journal.read_text().splitlines()]
-    assert {row["case_id"]: row["error_type"] for row in rows} == {"c0": None, "c1": "unusable", "c2": None}
+    assert {row["case_id"]: row.get("error_type") for row in rows} == {"c0": None, "c1": "unusable", "c2": None}
     assert tally.scores == {"scored": 2, "error": 1}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Direction, FigureSpec, ScoreRecord
-from evalflow.summary.journal import journal_row, json_text
+from evalflow.summary.journal import journal_line, json_text
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Threshold, score_table
 
@@ -77,9 +77,9 @@ def table(tmp_path: Path) -> Callable[..., pl.LazyFrame]:
         records: Sequence[ScoreRecord], threshold: float | None = None, direction: Direction = "higher_is_better"
     ) -> pl.LazyFrame:
         path = tmp_path / "scores.jsonl"
-        path.write_text("".join(json_text(journal_row(r)) + "\n" for r in records), encoding="utf-8")
+        path.write_text("".join(json_text(journal_line(r)) + "\n" for r in records), encoding="utf-8")
         keys = {(r.metric, r.judge) for r in records}
         thresholds = [] if threshold is None else [Threshold(m, j, threshold, direction) for m, j in sorted(keys)]
-        return score_table(scan_journal(path), thresholds, InputOrder(["d"], ["m"]))
+        return score_table(scan_journal(path, "r"), thresholds, InputOrder(["d"], ["m"]))
 
     return make

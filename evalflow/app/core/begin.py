@@ -206,7 +206,13 @@ def finished_before(
         return Finished()
     stops = any(metric.stops for metric in parts.metrics.values())
     finished = read_finished(
-        folder, tally, bounded, errors_too=not order.retry_errors, failed_too=stops, scores_too=looks is not None
+        folder,
+        order.run_id,
+        tally,
+        bounded,
+        errors_too=not order.retry_errors,
+        failed_too=stops,
+        scores_too=looks is not None,
     )
     if looks is not None and finished.scores is not None:
         looks.note_all(finished.scores.lazy())

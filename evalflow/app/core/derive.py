@@ -49,11 +49,11 @@ class Derived:
     exit_code: int = 3
 
 
-def derive(folder: RunFolder, rules: ResultRules) -> Derived:
+def derive(folder: RunFolder, run_id: str, rules: ResultRules) -> Derived:
     """Write scores.parquet from the run's journals, and summarise it; `decide` writes the summary."""
     run = rules.settings.run
     order = InputOrder(datasets=list(run.dataset), metrics=list(rules.metrics))
-    composites, journal = rules.composites(), scan_journal(folder.journal, rules.bounded)
+    composites, journal = rules.composites(), scan_journal(folder.journal, run_id, rules.bounded)
     write_scores(score_table(journal, rules.thresholds(), order, composites), folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed, pass_share=run.repeats.pass_share)

@@ -282,7 +282,7 @@ def _end(
 ) -> tuple[IncompleteError | None, Manifest]:
     """Derive the results, and write run.json and the reports; returns the error if scores are missing, and run.json."""
     folder, inspection, rules = one.folder, one.inspection, one.inspection.rules()
-    derived, incomplete = derive(folder, rules), None
+    derived, incomplete = derive(folder, opening.run_id, rules), None
     if status == "done" and derived.cells < inspection.cells and not one.stopped:
         incomplete = _incomplete(one.order, inspection)
         status, code = "failed", incomplete.exit_code
@@ -339,7 +339,8 @@ def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
 def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
-    finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
+    bounded = found.rules().bounded
+    finished = read_finished(RunFolder(order.folder), order.run_id, Tally(), bounded, errors_too=True).cells
     names: list[str] = []
     for case, answer, pair, repeat in plan.missing(found.selected(), finished):
         which = f" (answer {answer}, repeat {repeat})" if answer or repeat else ""

@@ -61,7 +61,7 @@ def rewrite(
             raise UserError(Problem(what, "gate", "keep the looks of each gate; for others start a new run"))
         run = changed
     with telling_full_disks(folder):
-        derived = derive(folder, run.rules)
+        derived = derive(folder, run.manifest.run_id, run.rules)
         derived = replace(derived, calibration=calibration or saved_calibration(run))
         derived = decide(run, run.rules, derived, run.cases)
         if derived.calibration is not None and folder.calibration_page.is_file():

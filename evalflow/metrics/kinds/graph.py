@@ -110,7 +110,8 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         outcome = await self._checks[name].score(scope.data)
         if outcome.status != "scored":
             return Visit(failure=replace(outcome, steps=tuple(scope.trail)))
-        scope.trail.append({**outcome.steps[0], "id": name})
+        [about] = self._checks[name].about
+        scope.trail.append({**about, "id": name, "passed": bool(outcome.score), "reason": outcome.reason})
         return Visit(bool(outcome.score), _shown(bool(outcome.score)), outcome.reason)
 
     def _compute(self, name: str, node: GraphNode, scope: Scope, weighted: bool) -> Visit:

@@ -95,7 +95,7 @@ class Intake:
         self._run: int = run.id
         self._saved, self._folder, self._config = saved, folder, rules.settings.run
         self._target: str = saved.manifest.target.name
-        self._journal = scan_journal(folder.journal, rules.bounded)
+        self._journal = scan_journal(folder.journal, saved.manifest.run_id, rules.bounded)
         kinds = {name: isinstance(metric.config, CompositeMetricConfig) for name, metric in rules.metrics.items()}
         self._composites = [name for name, is_composite in kinds.items() if is_composite]
         self._metrics = {name: number for number, name in enumerate(sorted(kinds, key=lambda name: kinds[name]))}
