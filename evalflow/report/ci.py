@@ -27,6 +27,7 @@ from evalflow.summary.rows import GateOutcome
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
 _ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NAMING = ("target", "target_repeat", "judge", "repeat")
 _SHOWN = (
     "dataset",
     "case_id",
@@ -92,8 +93,10 @@ def write_junit(path: Path, run: Reported) -> None:
         gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
+        several = _several(cells)
         for cell in iterate_rows(cells.select(_SHOWN)):
-            scores.add(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
+            name = _name(cell, several)
+            scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
         properties = _properties(run)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
@@ -191,11 +194,16 @@ def _of_cell(cell: Score, decides: _Decides) -> _Verdict:
     return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
 
 
-def _name(cell: Score) -> str:
-    """A unique name for each cell, for any number of targets, judges and repeats."""
-    parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
-    if cell["judge"]:
-        parts.append(f"judge {cell['judge']}#{cell['repeat']}")
+def _several(cells: pl.LazyFrame) -> Collection[str]:
+    """The columns of `_NAMING` that have several values in these cells; null is not counted as a value."""
+    counts = cells.select(pl.col(*_NAMING).drop_nulls().n_unique()).collect(engine="streaming").row(0, named=True)
+    return [name for name in _NAMING if counts[name] > 1]
+
+
+def _name(cell: Score, several: Collection[str]) -> str:
+    """The case, and what else tells this cell from others of the run: target, judge, and the repeats of both."""
+    parts = [cell["case_id"]]
+    parts += [f"{name.replace('_', ' ')} {cell[name]}" for name in several if cell[name] is not None]
     return " | ".join(parts)
 
 

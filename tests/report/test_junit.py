@@ -112,6 +112,7 @@ def test_names_tell_every_cell_apart(written):
     ]
     names = [case.get("name") for case in cases(written(cells)[1])]
     assert len(set(names)) == 8
+    assert names[0] == "x | target c | judge a | repeat 0"
 
 
 def test_text_that_xml_forbids_or_that_looks_like_markup_is_harmless(written):
@@ -121,7 +122,7 @@ def test_text_that_xml_forbids_or_that_looks_like_markup_is_harmless(written):
     gates, scores = map(cases, written([cell], [gate]))
     assert gates[0][0].text == 'a </failure><evil a="b">]]> & é 😀'
     assert scores[0][0].text.endswith('</failure><evil a="b">]]> & é 😀')
-    assert scores[0].get("name").startswith("x |")
+    assert scores[0].get("name") == "x"
 
 
 @given(st.text("ab\"'&<>\n\r\t é"))
