@@ -63,7 +63,7 @@ def most_informative(
 
 BLOCK = 100  # cases in one script block of details; the page finds a case by dividing
 MAX_BYTES = 200_000_000
-"""Maximum size of the details. The rest is left out with a note, because browsers could not open the page."""
+"""Maximum size of the uncompressed details. The rest is left out with a note: browsers could not open the page."""
 
 _STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
 _PREVIEW = 160
@@ -123,7 +123,7 @@ class ExplorerWriter:
         self._rows = []
 
     def _show(self) -> None:
-        details = script_json(_details(self._rows, self._series))
+        details = json_line(_details(self._rows, self._series)).decode()
         self._room -= len(details)
         if self._room >= 0:
             self.shown += 1
@@ -200,7 +200,7 @@ def _turns(messages: Sequence[Message]) -> list[list[str]]:
 def _score(score: Score, number: int) -> dict[str, Any]:
     shown: dict[str, Any] = {"series": number}
     shown |= zip(_SCORE_KEYS, _SCORE_OF(score), strict=True)
-    shown["steps"] = from_json(score["steps"]) if score["steps"] else None
+    shown["steps"] = (from_json(score["steps"]) if score["steps"] else None) or None
     shown["value"] = from_json(score["value"]) if score["value"] else None
     return _present(shown)
 

@@ -9,13 +9,26 @@ const cases = JSON.parse($("index").textContent).map(([id, dataset, preview, tag
 const blocks = new Map();
 const elements = document.getElementsByClassName("block");
 
-// The lines of a case's block, or null while the browser is still reading that far.
+const unpacks = "DecompressionStream" in window;
+
+// The lines of a block, which is compressed and in base64.
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const lines = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
+  return (await lines.text()).split("\n");
+}
+
+// The lines of a case's block, or null until they are read; `arrived` is called then.
 function linesOf(at) {
   const number = Math.floor(at / legend.block);
   if (!blocks.has(number)) {
     const complete = number + 1 < elements.length || document.readyState !== "loading";
-    if (!complete || !elements[number]) return null;
-    blocks.set(number, elements[number].textContent.split("\n"));
+    if (!complete || !elements[number] || !unpacks) return null;
+    blocks.set(number, null);
+    unpacked(elements[number].textContent).then((lines) => {
+      blocks.set(number, lines);
+      arrived();
+    });
   }
   return blocks.get(number);
 }

@@ -16,12 +16,16 @@ async function copyLink(button) {
 }
 
 let arriving = false;
+let awaited = null; // the case to show once its details are read
+
+const missing = unpacks ? "Still reading the file …" : "This browser is too old to show single cases. results.csv has them.";
 
 function view(item) {
   const details = detailsOf(item.at);
-  $("detail").replaceChildren(...(details ? caseView(item, details) : [h("p", { class: "empty" }, "Still reading the file …")]));
+  awaited = details ? null : item;
+  $("detail").replaceChildren(...(details ? caseView(item, details) : [h("p", { class: "empty" }, missing)]));
   $("detail").scrollTop = 0;
-  if (!details) setTimeout(() => selected === item && view(item), 50);
+  if (!details && unpacks) setTimeout(() => selected === item && view(item), 50);
   else if (arriving) {
     // Only now is the page tall enough to scroll that far.
     arriving = false;
@@ -96,6 +100,14 @@ $("filters").addEventListener("input", (event) => {
   clearTimeout(timer);
   timer = setTimeout(refresh, event.target.tagName === "INPUT" ? 120 : 0);
 });
+// A search goes over what has arrived so far, and again when more has.
+function arrived() {
+  if (awaited && awaited === selected) view(awaited);
+  if (!$("q").value) return;
+  clearTimeout(timer);
+  timer = setTimeout(refresh, 50);
+}
+
 $("order").addEventListener("input", refresh);
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("filters").addEventListener("reset", () => setTimeout(refresh, 0));
