@@ -111,7 +111,7 @@ def test_token_probabilities_weigh_every_score_with_one_request(
     scores = ran(program, metric, server, "judge.logprobs=true", "judge.max_tokens=300")
     assert program.manifest["requests"] == len(scores)
     assert "notes" not in program.manifest
-    weighted = [score for score in scores if score["path"] == "weighted"]
+    weighted = [score for score in scores if score.get("path") == "weighted"]
     assert weighted == [score for score in scores if score["status"] == "scored"] != []
     for score in weighted:
         [step] = json.loads(score["steps"])
