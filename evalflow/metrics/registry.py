@@ -74,7 +74,7 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls | None]]] 
     "rubric": ("judge:RubricMetric", Calls(1, 1)),
     "graph": ("graph:GraphMetric", _for_each_way),
     "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
-    "check": ("checks:CheckMetric", _NONE),
+    "check": ("check:CheckMetric", _NONE),
     "checks": ("checks:ChecksMetric", Calls(0, None)),
     "generated_questions": ("similarity:GeneratedQuestionsMetric", Calls(1, 2)),
     "pairwise": ("pairwise:PairwiseMetric", Calls(2, 2)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -29,8 +29,10 @@ from evalflow.report.wording import (
     table_of,
 )
 from evalflow.stats.arrays import Estimated
-from evalflow.summary.fixture_agreement import FixtureGap
-from evalflow.summary.proof import ChangeRow, Proof
+
+if TYPE_CHECKING:
+    from evalflow.summary.fixture_agreement import FixtureGap
+    from evalflow.summary.proof import ChangeRow, Proof
 
 _COUNTED = (PageColumn("Change"), PageColumn("Cases", "num"))
 HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that must leave the score as it is"}

@@ -13,7 +13,7 @@ from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
-from evalflow.metrics.kinds.checks import CheckMetric, CheckMetricConfig
+from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,6 @@ from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import CELL, shown_case
 from evalflow.lazy import pl
-from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
 from evalflow.metrics.scale import label_scale
 from evalflow.paths import write_atomically
 from evalflow.report.results_csv import AnsweredCase, as_answered
@@ -150,6 +149,8 @@ def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> di
 
     That is question, reference, contexts if it reads them, and the other answer if it compares two.
     """
+    from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
+
     shown = shown_case(as_answered(row.case, row.answer))
     found: dict[str, str] = {}
     for name in metrics:

@@ -1,4 +1,4 @@
-"""The kinds `check`, rules over a case field, and `checks`, the checks that each case lists."""
+"""The kind `checks`: the checks that each case lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evalflow.calls.program import NO_SHELL
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
@@ -43,49 +43,10 @@ from evalflow.metrics.chain import ChainConfig
 from evalflow.metrics.check_commands import CommandCheck, CommandConfig, Commands
 from evalflow.metrics.check_groups import GroupCheck, Weighted
 from evalflow.metrics.returns import Examples
-from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
 from evalflow.records import CASES, Answer, Case, Outcome
 from evalflow.values.jsonvalues import as_map
-
-
-class CheckMetricConfig(UnitMetricConfig):
-    """Rules over one case field.
-
-    Attributes:
-        field: The case field, or a dotted path into metadata or vars.
-        checks: The rules.
-        combine: `all` and `any` give 1 or 0; `mean` gives the share of the rules that hold.
-    """
-
-    kind: Literal["check"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    field: Word = "answer"
-    checks: list[Operation] = Field(min_length=1)
-    combine: Combine = "all"
-
-
-class CheckMetric(FieldMetric[CheckMetricConfig]):
-    """Applies rules without a judge."""
-
-    Config = CheckMetricConfig
-
-    def __init__(self, name: str, config: CheckMetricConfig) -> None:
-        super().__init__(name, config)
-        self._rulebook = Rulebook(config.field, config.checks, config.combine)
-
-    @classmethod
-    def fields_read(cls, config: CheckMetricConfig) -> Mapping[str, str]:
-        return {"field": config.field} | {
-            f"checks[{position}].{key}": field
-            for position, check in enumerate(config.checks)
-            for key, field in check.reads(config.field)
-            if key
-        }
-
-    async def compare(self, fields: dict[str, object]) -> Outcome:
-        return await self._rulebook.score(fields)
-
 
 _KEPT_PARAMS = 1000
 _CALLING = frozenset({*JUDGED, "semantic_similarity"})
