@@ -24,7 +24,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import shown
 from evalflow.records.manifest import Manifest
-from evalflow.report.comparison import print_comparison
+from evalflow.report.comparison import Comparison, print_comparison
 from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
@@ -34,13 +34,7 @@ _LOOKED_AT = 50  # number of earlier runs, newest first, searched for one to com
 
 def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html and compare.md into the folder of run B or of the sweep."""
-    by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
-    how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
-    if options.labels and options.judge_alone:
-        hint = "leave out --labels or --judge-alone"
-        raise UserError(Problem("--judge-alone uses no labels", "command line", hint))
-    folder, pairs = _pairs(options.runs)
-    found = compare_labelled(pairs, how, options.labels, judge_alone=options.judge_alone)
+    folder, found = compared(options)
     write_comparison(folder / "compare.html", found)
     write_comparison_markdown(folder / "compare.md", found)
     if options.json:
@@ -49,6 +43,17 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     print_comparison(console, found)
     console.print(f"page   {shown(folder / 'compare.html')}", soft_wrap=True, markup=False)
     return 0
+
+
+def compared(options: argparse.Namespace) -> tuple[Path, Comparison]:
+    """The folder for the page, and the comparison; writes nothing. UserError if the runs cannot be compared."""
+    by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
+    how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
+    if options.labels and options.judge_alone:
+        hint = "leave out --labels or --judge-alone"
+        raise UserError(Problem("--judge-alone uses no labels", "command line", hint))
+    folder, pairs = _pairs(options.runs)
+    return folder, compare_labelled(pairs, how, options.labels, judge_alone=options.judge_alone)
 
 
 def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]:

@@ -23,17 +23,22 @@ from evalflow.report.wording import print_json
 from evalflow.summary.items import ShortSet, short_set
 
 
-def rank(options: argparse.Namespace, console: Console) -> int:
-    """Rank the runs, print the tables, and write rank.html and rank.csv into the folder of the sweep or last run.
-
-    With `--items` also items.csv, and with `--out` the YAML of a short dataset.
-    """
+def ranked(options: argparse.Namespace) -> tuple[Path, Standings]:
+    """The folder for the page, and the ranking; writes nothing. UserError if the runs cannot be ranked."""
     if (options.out and options.short is None) or (options.labels and options.judge_alone):
         what = "--out names a short set: give --short N" if options.out else "--judge-alone uses no labels"
         raise UserError(Problem(what, "command line", "see: python -m evalflow rank --help"))
     folder, runs = _runs(options.runs)
     labels = {"given": options.labels, "judge_alone": options.judge_alone}
-    found = rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow, **labels)
+    return folder, rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow, **labels)
+
+
+def rank(options: argparse.Namespace, console: Console) -> int:
+    """Rank the runs, print the tables, and write rank.html and rank.csv into the folder of the sweep or last run.
+
+    With `--items` also items.csv, and with `--out` the YAML of a short dataset.
+    """
+    folder, found = ranked(options)
     items = ranked_items(found) if options.items else []
     short = None if options.short is None else _short(found, options.short)
     files = {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(found.runs.values())))

@@ -14,7 +14,7 @@ from evalflow.errors import Meant, Problem, UserError, command
 _ROUNDS = 5
 """Corrections in a row: some mistakes are found only once others are corrected."""
 _SWEEP = ("-m", "--multirun")
-_READING = frozenset({"cases", "check", "compare", "list", "plan", "rank", "show"})
+_READING = frozenset({"cases", "check", "list", "plan", "show"})
 """Verbs that only read and print, so that examining them is carrying them out."""
 
 

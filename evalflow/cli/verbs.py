@@ -388,7 +388,25 @@ _DECLARED: Mapping[str, Callable[[VerbParser], Work]] = {
     "schema": _schema,
     "cache": _cache,
 }
-_EXAMINED: Mapping[str, Callable[[Namespace], object]] = {"run": examine_run}
+
+
+def _examine_compare(options: Namespace) -> None:
+    from evalflow.app.compare import compared
+
+    compared(options)
+
+
+def _examine_rank(options: Namespace) -> None:
+    from evalflow.app.rank import ranked
+
+    ranked(options)
+
+
+_EXAMINED: Mapping[str, Callable[[Namespace], object]] = {
+    "run": examine_run,
+    "compare": _examine_compare,
+    "rank": _examine_rank,
+}
 VERBS: Door[Verb] = Door(
     "verb",
     {name: Verb(MANUALS[name], declare, _EXAMINED.get(name)) for name, declare in _DECLARED.items()},

@@ -190,3 +190,16 @@ def test_corrections_reach_keys_and_values_but_no_other_text() -> None:
         "judge.model=m",
         "judge.modles=m",
     ]
+
+
+def test_a_comparison_is_tried_without_its_page(said: Said, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert said(of())[0] == 0
+    runs = [path.relative_to(tmp_path).as_posix() for path in sorted((tmp_path / "outputs" / "runs").iterdir())]
+    for verb, meant in (("compar", "compare"), ("rnak", "rank")):
+        code, text = said((verb, *runs))
+        assert code == 2
+        assert proposed(text) == [meant, *runs]
+        assert list(tmp_path.rglob(f"{meant}.html")) == []
+        assert said((meant, *runs))[0] == 0
+        assert list(tmp_path.rglob(f"{meant}.html")) != []
