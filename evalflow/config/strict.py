@@ -7,11 +7,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from evalflow.records.deferred import DEFER_BUILD
+
 
 class Strict(BaseModel):
     """A frozen model that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=DEFER_BUILD)
 
 
 def unquoted_word(value: object) -> object:

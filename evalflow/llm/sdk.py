@@ -18,6 +18,7 @@ from evalflow.calls.http import (
     beginning,
     certificate_error,
     forbidden_error,
+    trusted_certificates,
 )
 from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.config.judges import AzureConfig
@@ -26,8 +27,9 @@ from evalflow.extras import install_command
 from evalflow.llm.sdk_networks import within
 
 if TYPE_CHECKING:
-    import httpx2
     from openai import APIConnectionError, AsyncOpenAI, Omit
+
+    from evalflow.llm.sdk_http import httpx
 
 
 _LONGEST: ContextVar[int] = ContextVar("longest")  # maximum reply size for this task's request
@@ -58,8 +60,9 @@ class SdkTransport:
         self._client: AsyncOpenAI | None = None
 
     async def send(self, request: HttpRequest) -> Response:
-        import httpx2
         from openai import APIConnectionError, APIStatusError
+
+        from evalflow.llm.sdk_http import httpx
 
         client = self._client = self._client or self._connect()
         headers = await self._headers()
@@ -69,10 +72,10 @@ class SdkTransport:
         try:
             async with asyncio.timeout(request.timeout_s):
                 if request.method == "GET":
-                    response = await client.get(request.path, cast_to=httpx2.Response, options=options)
+                    response = await client.get(request.path, cast_to=httpx.Response, options=options)
                 else:
                     response = await client.post(
-                        request.path, cast_to=httpx2.Response, content=request.body, options=options
+                        request.path, cast_to=httpx.Response, content=request.body, options=options
                     )
         except APIStatusError as error:
             response = error.response
@@ -115,14 +118,15 @@ class SdkTransport:
             http_client=http,
         )
 
-    def _http_client(self) -> httpx2.AsyncClient:
-        import httpx2
+    def _http_client(self) -> httpx.AsyncClient:
         from openai import DefaultAsyncHttpxClient
+
+        from evalflow.llm.sdk_http import httpx
 
         class BoundedClient(DefaultAsyncHttpxClient):
             """Reads as much of a body as `beginning` does; the SDK would read and unpack all of it."""
 
-            async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
                 options["stream"] = True
                 response = await super().send(request, **options)
                 try:
@@ -134,7 +138,7 @@ class SdkTransport:
                     for name, value in response.headers.multi_items()
                     if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
                 ]
-                return httpx2.Response(
+                return httpx.Response(
                     response.status_code,
                     headers=unpacked,
                     content=body,
@@ -145,30 +149,30 @@ class SdkTransport:
         # `send` limits the time of the whole exchange. One more connection than the limiter allows calls, for the
         # watchdog's probe, so that no request waits for the pool. No redirects: they could send the key to another
         # server.
-        timeout = httpx2.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
-        limits = httpx2.Limits(
+        timeout = httpx.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
+        limits = httpx.Limits(
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            way = within(self._networks, limits) if self._networks else None
-            return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False, transport=way)
-        except (ImportError, ValueError) as error:  # a proxy in the environment is invalid or needs a missing package
+            trust = trusted_certificates()
+            way = within(self._networks, limits, trust) if self._networks else None
+            return BoundedClient(verify=trust, limits=limits, timeout=timeout, follow_redirects=False, transport=way)
+        except (ImportError, ValueError, OSError) as error:  # an unusable proxy, or unreadable certificates
             raise TransportError("unreachable", f"no connection: {error}") from None
 
     def _transport_error(self, error: APIConnectionError, request: HttpRequest) -> TransportError:
-        import httpcore2
-        import httpx2
+        from evalflow.llm.sdk_http import httpcore, httpx
 
-        cause = error.__cause__  # httpx2's own, or httpcore2's within networks
+        cause = error.__cause__  # httpx's own, or httpcore's within networks
         if isinstance(cause, ForbiddenAddressError):
             return forbidden_error(cause)
-        if isinstance(cause, httpx2.ConnectTimeout | httpcore2.ConnectTimeout):
+        if isinstance(cause, httpx.ConnectTimeout | httpcore.ConnectTimeout):
             return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
-        if isinstance(cause, httpx2.ReadTimeout | httpcore2.ReadTimeout):
+        if isinstance(cause, httpx.ReadTimeout | httpcore.ReadTimeout):
             return TransportError("timeout", f"nothing came for {self._first_byte_s:g} s")
-        if isinstance(cause, httpx2.TimeoutException | httpcore2.TimeoutException):
+        if isinstance(cause, httpx.TimeoutException | httpcore.TimeoutException):
             return _timeout(request)
-        if isinstance(cause, httpx2.ConnectError | httpcore2.ConnectError):
+        if isinstance(cause, httpx.ConnectError | httpcore.ConnectError):
             return certificate_error(cause) or TransportError("unreachable", f"no connection: {cause}")
         return TransportError("broken", f"the connection was lost: {cause or error}")
 

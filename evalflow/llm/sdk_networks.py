@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.calls.networks import ForbiddenAddressError, Networks
 
 if TYPE_CHECKING:
-    import httpcore2
-    import httpx2
+    from evalflow.llm.sdk_http import httpcore, httpx
 
 
-def within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTransport:
-    """Return a transport that connects only to the networks; its errors are httpcore2's."""
-    import httpcore2
-    import httpx2
+def within(networks: Networks, limits: httpx.Limits, trust: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+    """Return a transport that connects only to the networks; its errors are httpcore's."""
+    from evalflow.llm.sdk_http import httpcore, httpx
 
-    pool = httpcore2.AsyncConnectionPool(
-        ssl_context=httpx2.create_ssl_context(),
+    pool = httpcore.AsyncConnectionPool(
+        ssl_context=trust,
         max_connections=limits.max_connections,
         max_keepalive_connections=limits.max_keepalive_connections,
         keepalive_expiry=limits.keepalive_expiry,
         network_backend=_backend(networks),
     )
 
-    class Body(httpx2.AsyncByteStream):
+    class Body(httpx.AsyncByteStream):
         def __init__(self, parts: Any) -> None:
             self._parts = parts
 
@@ -38,20 +37,20 @@ def within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTranspo
         async def aclose(self) -> None:
             await self._parts.aclose()
 
-    class Guarded(httpx2.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    class Guarded(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             url = request.url
             made = await pool.handle_async_request(
-                httpcore2.Request(
+                httpcore.Request(
                     request.method,
-                    httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
                     headers=request.headers.raw,
-                    content=cast("httpx2.AsyncByteStream", request.stream),
+                    content=cast("httpx.AsyncByteStream", request.stream),
                     extensions=request.extensions,
                 )
             )
             body, extensions = Body(made.stream), cast("Any", made).extensions
-            return httpx2.Response(made.status, headers=made.headers, stream=body, extensions=extensions)
+            return httpx.Response(made.status, headers=made.headers, stream=body, extensions=extensions)
 
         async def aclose(self) -> None:
             await pool.aclose()
@@ -59,22 +58,22 @@ def within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTranspo
     return Guarded()
 
 
-def _backend(networks: Networks) -> httpcore2.AsyncNetworkBackend:
-    import httpcore2
+def _backend(networks: Networks) -> httpcore.AsyncNetworkBackend:
+    from evalflow.llm.sdk_http import httpcore
 
-    plain = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+    plain = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
 
-    class Backend(httpcore2.AsyncNetworkBackend):
+    class Backend(httpcore.AsyncNetworkBackend):
         async def connect_tcp(
             self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
-        ) -> httpcore2.AsyncNetworkStream:
+        ) -> httpcore.AsyncNetworkStream:
             try:
                 async with asyncio.timeout(timeout):
                     addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except TimeoutError:
-                raise httpcore2.ConnectTimeout from None
+                raise httpcore.ConnectTimeout from None
             except OSError as error:
-                raise httpcore2.ConnectError(str(error)) from error
+                raise httpcore.ConnectError(str(error)) from error
             failed: Exception | None = None
             for *_, place in addresses:
                 address = str(place[0])
@@ -83,8 +82,8 @@ def _backend(networks: Networks) -> httpcore2.AsyncNetworkBackend:
                     return await plain.connect_tcp(address, port, timeout, *rest, **options)
                 except ForbiddenAddressError as error:
                     failed = failed or error
-                except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                     failed = error
-            raise failed or httpcore2.ConnectError(f"{host} has no address")
+            raise failed or httpcore.ConnectError(f"{host} has no address")
 
     return Backend()

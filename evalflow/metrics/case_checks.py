@@ -24,6 +24,7 @@ from evalflow.metrics.topology import reached
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes, texts_of
+from evalflow.records.deferred import DEFER_BUILD
 from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping, look_up, written
 
 _PLACEHOLDER = re.compile(
@@ -187,7 +188,7 @@ class JsonSchemaValidity(Strict):
         field: A case field, or a dotted path into one.
     """
 
-    model_config = with_examples({"schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True)
+    model_config = with_examples({"schema": {"required": ["days"]}}, populate_by_name=True, defer_build=DEFER_BUILD)
     schema_: dict[str, object] = Field(alias="schema")
     field: Word = "answer"
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import with_examples
 from evalflow.limited import Work, deadline
 from evalflow.metrics.operations import BaseOperation, RuleFinding
+from evalflow.records.deferred import DEFER_BUILD
 from evalflow.values.jsonvalues import Unusable, is_finite, is_list, is_mapping, json_text, mended
 
 Fault = Callable[[object], str | None]
@@ -29,7 +30,7 @@ class JsonSchemaOperation(BaseOperation):
     """
 
     model_config = with_examples(
-        {"op": "json_schema", "schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True
+        {"op": "json_schema", "schema": {"required": ["days"]}}, populate_by_name=True, defer_build=DEFER_BUILD
     )
     op: Literal["json_schema"]
     schema_: dict[str, object] = Field(alias="schema")

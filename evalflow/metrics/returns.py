@@ -26,6 +26,7 @@ from pydantic import (
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.records import NUMBER, Distribution
+from evalflow.records.deferred import DEFER_BUILD
 from evalflow.values.jsonvalues import as_list, as_map, count_at, is_list, is_mapping
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
@@ -144,7 +145,7 @@ RecordType.model_rebuild()
 
 _LIST: Any = list  # known only during the run
 _LITERAL: Any = Literal
-_SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+_SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=DEFER_BUILD)
 
 
 def reply_model(step: str, returns: Mapping[str, object], one_per: bool) -> type[BaseModel]:

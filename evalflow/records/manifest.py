@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalflow.records.deferred import DEFER_BUILD
 from evalflow.records.scores import FigureSpec
 
 SCHEMA = 4  # the version of the format of a run's files; raised when their meaning changes
@@ -21,7 +22,7 @@ Stop = Literal["decided", "race"]
 class _Facts(BaseModel):
     """Unknown keys are kept, and keys that a file lacks are not written."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=DEFER_BUILD)
 
 
 class DatasetFacts(_Facts):

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from openai import DefaultAsyncHttpxClient
 
 from evalflow.calls.http import MAX_REPLY, HttpRequest, HttpTransport, Transport, TransportError
 from evalflow.calls.networks import Networks
+from evalflow.llm import sdk_http
 from evalflow.llm.sdk import SdkTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -414,3 +416,7 @@ async def test_a_secure_endpoint_directly_and_through_a_proxy(
         assert head.startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n")
         assert f"proxy-authorization: basic {b64encode(b'me:secret').decode()}".lower() in head.lower()
         assert "abc" not in head
+
+
+def test_its_http_library_is_the_one_of_the_sdk() -> None:
+    assert issubclass(DefaultAsyncHttpxClient, sdk_http.httpx.AsyncClient)
