@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST: ContextVar[int] = ContextVar("longest")  # maximum reply size for this task's request
+_UNPACKED = {"identity", "gzip", "deflate"}  # others may grow ten thousandfold, all at once in openai 2's httpx
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -129,8 +130,10 @@ class SdkTransport:
             async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
                 options["stream"] = True
                 response = await super().send(request, **options)
+                coding = response.headers.get("content-encoding", "identity").lower()
+                parts = response.aiter_bytes() if coding in _UNPACKED else response.aiter_raw()
                 try:
-                    body = await beginning(response.aiter_bytes(), _LONGEST.get())
+                    body = await beginning(parts, _LONGEST.get())
                 finally:
                     await response.aclose()
                 unpacked = [
@@ -156,7 +159,14 @@ class SdkTransport:
         try:
             trust = trusted_certificates()
             way = within(self._networks, limits, trust) if self._networks else None
-            return BoundedClient(verify=trust, limits=limits, timeout=timeout, follow_redirects=False, transport=way)
+            return BoundedClient(
+                headers={"Accept-Encoding": "identity"},
+                verify=trust,
+                limits=limits,
+                timeout=timeout,
+                follow_redirects=False,
+                transport=way,
+            )
         except (ImportError, ValueError, OSError) as error:  # an unusable proxy, or unreadable certificates
             raise TransportError("unreachable", f"no connection: {error}") from None
 

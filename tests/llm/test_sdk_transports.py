@@ -159,6 +159,15 @@ async def test_no_header_can_begin_another_one(server: Server) -> None:
     assert server.heads == []
 
 
+async def test_what_is_compressed_twice_is_not_unpacked(make: Make, server: Server) -> None:
+    body = gzip.compress(gzip.compress(b"{}"))
+    server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body),
+        body,
+    )
+    assert (await make().send(POST)).body == body
+
+
 async def test_what_comes_compressed_is_unpacked(make: Make, server: Server) -> None:
     body = gzip.compress(b'{"b": 2}')
     server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
