@@ -1,4 +1,4 @@
-"""How often each test of a comparison finds a difference where there is none, against its level of 5 %.
+"""How often each test of a comparison finds a difference that does not exist, against its level of 5 %.
 
     python -m bench type1 [--runs 1000]
 
