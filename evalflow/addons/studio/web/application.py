@@ -139,7 +139,7 @@ def rest_api() -> FastAPI:
 _SCRIPTS = ("nonce", "theme", "passkey", "unsaved", "drafts", "too_long", "keys", "desk", "case_view")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
-    *("tasks", "desk", "checks", "case_view"),
+    *("tasks", "desk", "checks", "case_view", "print"),
 )
 
 

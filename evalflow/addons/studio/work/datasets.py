@@ -11,12 +11,20 @@ from evalflow import datasets as readers
 from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.definitions import Definition, DefinitionStore, Origin, Row, remembered_content
+from evalflow.addons.studio.work.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    declared,
+    remembered_content,
+)
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.titles import declared_title
 from evalflow.addons.studio.work.validate import check_name, one_line
 from evalflow.app.core.options import Option
 from evalflow.config.schema import DatasetConfig
+from evalflow.paths import share_dir
 
 Generates = Literal["answer", "actual"]
 
@@ -46,6 +54,14 @@ DATASETS = DefinitionStore("dataset", "dataset")
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: those of the database by name, then those of conf/."""
     return DATASETS.all_of(DATASETS.rows(space), _own(space), _of_conf)
+
+
+@requires("read")
+def sample_datasets(space: Workspace) -> frozenset[str]:
+    """The names of the datasets that ship with evalflow and that nobody here has replaced."""
+    own, shipped = {row["name"] for row in DATASETS.rows(space)}, share_dir()
+    found = declared("dataset").values()
+    return frozenset(one.name for one in found if one.name not in own and one.file.is_relative_to(shipped))
 
 
 @requires("read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -17,6 +18,7 @@ from evalflow.addons.studio.web.ui.parts import Latest, Tone, address, badge, bu
 from evalflow.addons.studio.web.ui.ticks import tick_box
 from evalflow.addons.studio.web.ui.visitor import local_time, may, title_of
 from evalflow.addons.studio.work.bot_home import headline_of
+from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.opened_runs import open_run
 from evalflow.addons.studio.work.runs import Run, list_runs
 from evalflow.addons.studio.work.space import Page, Workspace
@@ -40,9 +42,14 @@ def name_of(run: Run) -> str:
     """The run's title, or else its bot and datasets."""
     if run.title:
         return run.title
-    datasets = run.request.datasets if run.request else list(run.facts.get("datasets", ()))
+    datasets = datasets_of(run)
     named = ", ".join(title_of("dataset", name) for name in datasets)
     return f"{title_of('bot', run.bot)} on {named}" if datasets else run.run_id
+
+
+def datasets_of(run: Run) -> list[str]:
+    """Names of the run's datasets; empty if not known yet."""
+    return list(run.request.datasets if run.request else run.facts.get("datasets", ()))
 
 
 def metrics_of(run: Run) -> list[str]:
@@ -106,6 +113,7 @@ def add() -> None:
     async def runs(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
         query = _RunQuery(search, bot, cursor)
         found = await to_thread.run_sync(query.read, workspace)
+        samples = await to_thread.run_sync(sample_datasets, workspace)
         about = f"Runs of {title_of('bot', bot)}." if bot else "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
@@ -114,7 +122,7 @@ def add() -> None:
                 if (found.items or search) and may("edit"):
                     link_button("New run", "/runs/new", primary=True)
             if found.items or search:
-                _RunList(workspace, query, found)
+                _RunList(workspace, query, found, samples)
             else:
                 _none_yet(is_first=not cursor)
 
@@ -137,8 +145,8 @@ class _RunQuery:
 class _RunList:
     """A page of runs, which can be searched and ticked, and is refreshed while one of them is in progress."""
 
-    def __init__(self, workspace: Workspace, query: _RunQuery, found: Page[Run]) -> None:
-        self._workspace, self._query, self._found = workspace, query, found
+    def __init__(self, workspace: Workspace, query: _RunQuery, found: Page[Run], samples: Collection[str]) -> None:
+        self._workspace, self._query, self._found, self._samples = workspace, query, found, samples
         self._ticked: set[str] = set()
         self._latest = Latest()
         with ui.element("div").classes("above-runs"):
@@ -163,7 +171,7 @@ class _RunList:
             for run in self._found.items:
                 with ui.element("li"):
                     self._tick_box(run)
-                    _row(run)
+                    _row(run, is_sample=bool(datasets_of(run)) and set(datasets_of(run)) <= set(self._samples))
             if not self._found.items:
                 text("No matching runs. Clear the search to see all of them.", "li", "muted card")
         with self._pages:
@@ -215,9 +223,9 @@ class _RunList:
             self._timer.deactivate()
 
 
-def _row(run: Run) -> None:
+def _row(run: Run, *, is_sample: bool) -> None:
     headline = headline_of(run) if run.facts else None
-    with ui.link(target=f"/runs/{run.run_id}").classes("card run"):
+    with ui.link(target=f"/runs/{run.run_id}").classes(f"card run{' sample' if is_sample else ''}"):
         with ui.element("div").classes("what"):
             text(name_of(run), "h2")
             of = joined(run.taken.in_words, ", ".join(metric_titles(run).values()))
@@ -232,6 +240,8 @@ def _row(run: Run) -> None:
             badge(*state_of(run))
             if (gates := run.facts.get("gates")) and (outcome := overall(gate["passed"] for gate in gates)) is not True:
                 badge(*gate_badge(outcome))
+            if is_sample:
+                badge("sample data")
             if run.origin != "workspace":
                 badge(run.origin)
             text(when(run.created_at), classes="muted small")

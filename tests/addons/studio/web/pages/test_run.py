@@ -67,6 +67,24 @@ def test_runs_are_searched_and_two_that_are_ticked_are_compared(visit: Visit, fi
     page.wait_for_url(f"**/compare?a={finished.worse}&b={finished.better}")
 
 
+def test_a_run_is_printed_without_what_can_only_be_pressed(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}", colours="dark")
+    page.locator(".result-rows tbody tr").first.wait_for()
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator("main h2").first.is_visible()
+    assert page.locator(".result-rows tbody tr").first.is_visible()
+    assert page.locator(".rail:visible, main .button:visible").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.emulate_media(media="screen")
+
+
+def test_no_head_of_the_results_is_broken_within_a_word(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}", 390)
+    page.locator(".result-rows tbody tr").first.wait_for()
+    for head in page.locator(".result-rows thead th span:visible").all():
+        assert head.evaluate("one => one.getClientRects().length") <= 1, head.inner_text()
+
+
 def test_the_report_opens_and_works_beside_the_application(visit: Visit, finished: Finished) -> None:
     page = visit(f"/runs/{finished.better}")
     with page.context.expect_page() as opened:
