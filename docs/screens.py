@@ -69,7 +69,7 @@ def application(playwright: Playwright, browser: Browser, folder: Path) -> None:
         page = browser.new_page()
         page.goto(f"{ADDRESS}/?token={token_of(folder)}")
         for name, path, height in (
-            ("bot", "/bots/city_desk", 900),
+            ("bot", "/bots/city_desk", 1100),
             ("application", f"/compare?a={runs[0]}&b={runs[1]}", 1100),
             ("run", f"/runs/{runs[1]}", 1100),
             ("review", "/reviews/City%20desk%2C%20new%20prompt/label", 600),
