@@ -189,7 +189,9 @@ def _write_sample(options: argparse.Namespace, console: Console) -> int:
     fill = "Fill the columns value and by, without a look at the judge's scores."
     console.print(literal(f"{fill} {order} Other rows without a value count as missing labels.", style="dim"))
     console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
-    console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
+    run = [options.run] if options.run else []
+    line = command("calibrate", *run, "--labels", shown(sample.path))
+    console.print(literal(f"then   {line}"), soft_wrap=True)
     return 0
 
 

@@ -82,8 +82,9 @@ _MAY_BE_0 = ("correlation", "judge_correlation", "icc")
 def _problems(options: argparse.Namespace) -> Iterator[Problem]:
     where = "command line"
     if options.detect is None and options.width is None and options.cases is None:
-        hint = f"{command('plan', '--detect', 0.05)}, or --width 0.1, or --cases 200"
-        yield Problem("what is wanted?", where, hint)
+        forms = (("--detect", 0.05), ("--width", 0.1), ("--cases", 200))
+        hint = "\n    ".join(["try one of these:", *(command("plan", *form) for form in forms)])
+        yield Problem("say what to plan for: --detect, --width or --cases", where, hint)
     for name, (low, high, hint) in _RANGES.items():
         value = getattr(options, name)
         if value is not None and not low < value < high and not (value == 0 and name in _MAY_BE_0):

@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_said_all_at_once(program: Program) -> None:
     assert done.returncode == 2
     for text in ("--detect is -1", "--rate is 2", "--sd and --rate say the same", "groups have a size"):
         assert text in done.stderr
-    assert "what is wanted?" in program("plan", "--sd", "0.3").stderr
+    assert "say what to plan for" in program("plan", "--sd", "0.3").stderr
     assert "no run here yet" in program("plan", "--detect", "0.1").stderr
     assert "no pass rate is 0.95 away" in program("plan", "--detect", "0.95", "--rate", "0.5").stderr
 

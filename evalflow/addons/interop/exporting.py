@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -46,16 +47,38 @@ def export(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def expect_receiver(options: argparse.Namespace) -> None:
+    """UserError if there is no run to export, or no address to send it to."""
+    run = find_scored(options.run, "export", options.destination)
+    if options.destination == "storage":
+        _storage_address(options, run.folder.path)
+    if options.destination == "otel":
+        _endpoint(run, options)
+
+
 def _to_storage(options: argparse.Namespace, console: Console) -> int:
     folder = find_folder(options.run)
-    if options.to is None:
-        hint = f"say where: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"
-        raise UserError(Problem("a copy needs an address", "--to", hint))
-    print_export(console, copy_folder(folder, options.to, again=options.again), RunFolder(folder))
+    to = _storage_address(options, folder)
+    print_export(console, copy_folder(folder, to, again=options.again), RunFolder(folder))
     return 0
 
 
+def _storage_address(options: argparse.Namespace, folder: Path) -> str:
+    if options.to is None:
+        hint = f"say where: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"
+        raise UserError(Problem("a copy needs an address", "--to", hint))
+    return options.to
+
+
 def _to_otel(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
+    receiver = receiver_of(_endpoint(run, options), Connections.of_process(), "--to")
+    log = DeliveryLog(run.folder.path, run.folder.delivered, receiver.address, again=options.again)
+    with closing(log):
+        why = send_rest(run, receiver, log, options.text or run.rules.settings.run.otel.text)
+        return facts_of(receiver, log, run, why)
+
+
+def _endpoint(run: SavedRun, options: argparse.Namespace) -> str:
     config = run.rules.settings.run.otel
     try:
         endpoint = OtelConfig(endpoint=options.to or config.endpoint).endpoint
@@ -65,11 +88,7 @@ def _to_otel(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
     if endpoint is None:
         hint = command("export", "otel", str(options.run or "outputs/latest"), "--to", "http://127.0.0.1:4318")
         raise UserError(Problem("the run names no receiver", "otel.endpoint", f"name one: {hint}"))
-    receiver = receiver_of(endpoint, Connections.of_process(), "--to")
-    log = DeliveryLog(run.folder.path, run.folder.delivered, receiver.address, again=options.again)
-    with closing(log):
-        why = send_rest(run, receiver, log, options.text or config.text)
-        return facts_of(receiver, log, run, why)
+    return endpoint
 
 
 def _to_tracker(run: SavedRun, options: argparse.Namespace) -> ExportFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import get_args
 
 from evalflow.cli.manual import DONE_CODES, RUN_CODES, Manual
@@ -115,6 +116,11 @@ def _import(parser: VerbParser) -> Work:
     )
 
 
+def _examine_import(options: Namespace) -> None:
+    if not Path(options.path).exists():
+        raise UserError(Problem("there is no such file", options.path))
+
+
 def _export(parser: VerbParser) -> Work:
     from evalflow.addons.interop.exporting import DESTINATIONS, export
     from evalflow.config.surroundings import TextToSend
@@ -131,6 +137,12 @@ def _export(parser: VerbParser) -> Work:
     return lambda options: export(options, console())
 
 
+def _examine_export(options: Namespace) -> None:
+    from evalflow.addons.interop.exporting import expect_receiver
+
+    expect_receiver(options)
+
+
 def _mcp(parser: VerbParser) -> Work:
     from evalflow.addons.interop.mcp_server import run_mcp
 
@@ -140,6 +152,6 @@ def _mcp(parser: VerbParser) -> Work:
 
 
 TIAMAT = Verb(_TIAMAT, _tiamat, _examine_tiamat)
-IMPORT = Verb(_IMPORT, _import)
-EXPORT = Verb(_EXPORT, _export)
+IMPORT = Verb(_IMPORT, _import, _examine_import)
+EXPORT = Verb(_EXPORT, _export, _examine_export)
 MCP = Verb(_MCP, _mcp)

@@ -71,7 +71,9 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
         found.problems[:0] = broken
     if not found.given and not found.problems:
         what = "there are no labels by people"
-        hint = "draw answers to label: python -m evalflow calibrate --sample 50; then: calibrate --labels labels.csv"
+        folder = shown(run.folder.path)
+        draw = command("calibrate", folder, "--sample", 50)
+        hint = f"draw answers to label, and give the labels with --labels: {draw}"
         if found.blank:
             what = f"nobody has filled in a value yet, in {counted(len(found.blank), 'row')}"
             hint = "fill the columns value and by, then calibrate again"
