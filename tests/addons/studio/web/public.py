@@ -31,11 +31,12 @@ from tests.forked import Forked
 
 @dataclass(frozen=True)
 class PublicServer:
-    """A server, and the certificate that it shows."""
+    """A server, and the certificate that it shows; its database is a file in its folder without a URL."""
 
     url: str
     certificate: Path
     folder: Path
+    database: str | None = None
 
     @property
     def tls(self) -> ssl.SSLContext:
@@ -48,7 +49,7 @@ class PublicServer:
 
     def sign_in(self, name: str) -> str:
         """The session cookie of somebody who has signed in."""
-        with working_in(self.folder) as space:
+        with working_in(self.folder, self.database) as space:
             return f"{COOKIE}={session_key(space, name)}"
 
     def let_in(self, context: Any, name: str) -> None:
@@ -101,7 +102,7 @@ async def received(connection: aiohttp.ClientWebSocketResponse, part: str) -> st
 
 
 @contextmanager
-def serving_in_public(folder: Path) -> Iterator[PublicServer]:
+def serving_in_public(folder: Path, database: str | None = None) -> Iterator[PublicServer]:
     """A server at work in a folder."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
@@ -113,7 +114,7 @@ def serving_in_public(folder: Path) -> Iterator[PublicServer]:
         )
     except FileNotFoundError:
         pytest.skip("needs openssl, to make a certificate")
-    with working_in(folder) as space:
+    with working_in(folder, database) as space:
         connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
         for name, is_owner in (("olga", True), ("vera", False)):
             people.add_user(space, name, is_owner=is_owner)
@@ -123,13 +124,14 @@ def serving_in_public(folder: Path) -> Iterator[PublicServer]:
         port = free.getsockname()[1]
     url = f"https://localhost:{port}"
     words = [url, "--host", "127.0.0.1", "--tls-cert", str(certificate), "--tls-key", str(key)]
+    words += ["--database-url", database] if database else []
     output, written = os.pipe()
     process = Forked(words, folder, written, does=serve_in_public)
     os.close(written)
     try:
         with os.fdopen(output, encoding="utf-8") as told:
             assert "evalflow is at" in told.readline()
-            yield PublicServer(url, certificate, folder)
+            yield PublicServer(url, certificate, folder, database)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""The server is killed in mid-run and started again: the run ends, nothing is lost, and nothing is paid for twice."""
+"""A server is killed in mid-run: the next one, or another one, ends the run; nothing is lost or paid for twice."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from evalflow.testing import Endpoint, Request
 from tests.addons.studio.web.conftest import Api, Server
 from tests.addons.studio.web.test_serve import children, serving, until
+from tests.postgres import programs
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +86,27 @@ def test_a_killed_server_takes_its_worker_along_and_the_run_ends_with_the_next(t
         bot.go.set()
         done = until(lambda: found if (found := ask(server, "GET", f"/runs/{run}"))["finished_at"] else None)
         scored = ask(server, "GET", f"/runs/{run}/scores?limit=500")["items"]
+    expect_all(bot, done, scored)
+
+
+def test_another_server_on_the_same_database_ends_the_run_of_one_that_was_killed(
+    request: pytest.FixtureRequest, tmp_path: Path, bot: Bot
+) -> None:
+    """On PostgreSQL where there is one. The worker is killed first, so that it cannot end what it has begun."""
+    words = ["--database-url", request.getfixturevalue("postgres_url")] if programs() else []
+    with serving(tmp_path, *words) as (_, other), serving(tmp_path, *words) as (process, server):
+        run = ask(server, "POST", "/runs", define(server, bot))["run_id"]
+        until(lambda: bot.asked.total() >= 10)
+        for pid in (*children(process.pid), process.pid):
+            os.kill(pid, signal.SIGKILL)
+        assert ask(other, "GET", f"/runs/{run}")["state"] == "running"
+        bot.go.set()
+        done = until(lambda: found if (found := ask(other, "GET", f"/runs/{run}"))["finished_at"] else None)
+        scored = ask(other, "GET", f"/runs/{run}/scores?limit=500")["items"]
+    expect_all(bot, done, scored)
+
+
+def expect_all(bot: Bot, done: dict[str, Any], scored: list[dict[str, Any]]) -> None:
     assert (done["state"], done["exit_code"], done["progress"]["done"]) == ("done", 0, CASES)
     assert sorted(one["case_id"] for one in scored) == sorted(f"c{i}" for i in range(CASES))
     assert set(bot.asked.values()) == {1}
