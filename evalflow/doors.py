@@ -6,9 +6,9 @@ its `pyproject.toml`.
 | group | an entry point names |
 |---|---|
 | `evalflow.metrics`, `evalflow.judges`, `evalflow.embedders`, `evalflow.targets`, `evalflow.simulators` | a kind: `Config`, a pydantic model of its keys, and `build` |
-| `evalflow.engines` | a kind of engine: `Config` and `build`, which carries out runs |
-| `evalflow.observers` | what hears of each record while a run continues |
-| `evalflow.importers` | a function that reads another tool's files |
+| `evalflow.engines` | a kind of engine, which carries out runs: `Config` and `build` |
+| `evalflow.observers` | a kind of observer, which receives each record of a run: `Config` and `build` |
+| `evalflow.importers` | a function from the path of another tool's file to rows of cases |
 | `evalflow.verbs` | a verb of the command line |
 """  # noqa: E501 - rows of a table
 
@@ -77,7 +77,7 @@ class Door(Generic[T]):
         return [*self.own, *sorted(self._added())]
 
     def get(self, name: str) -> T:
-        """Load what has a name; UserError if there is none, two packages add it, or its package cannot be imported."""
+        """Load what has a name; UserError if it is unknown, two packages add it, or its package cannot be imported."""
         added, own = self._added(), self.own.get(name)
         if isinstance(own, str):
             return EntryPoint(name, own, "").load()

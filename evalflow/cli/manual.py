@@ -15,7 +15,7 @@ class Manual:
     Attributes:
         about: What it does.
         text: The paragraphs after the options: files and exit codes.
-        examples: Words, and their effect.
+        examples: Command lines without the program, each with its effect.
         page: A page of docs/ with more.
         overview: Its lines in the overview of `--help`; empty for a verb that the overview has elsewhere.
 

@@ -168,7 +168,7 @@ def _folder(name: str) -> Path:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or what the output goes to.
+    """The console of the standard output or error, which may be a terminal, a pipe or a file.
 
     Example:
         >>> console(stderr=True).stderr

@@ -1,4 +1,4 @@
-"""The kinds of judges, embedders, targets and metrics: built in, or entry points of installed packages."""
+"""The kinds of each configuration group: built in, or entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ class Kind(Generic[C, T]):
     """A kind: its configuration model and its builder. A class with both attributes serves as well.
 
     Arguments of `build`, for a judge or an embedder: configuration, name, session; for a target: configuration, name,
-    prompts, forms, session; for a metric: name, configuration, prompts. `shared_model` names a function, as
-    `module:name`, that returns the model shared by all processes of a machine (SharedModel).
+    prompts, forms, session; for a simulator: configuration, name, prompts, session; for a metric: name, configuration,
+    prompts; for an engine: configuration; for an observer: configuration, observed run.
+
+    `shared_model` names a function, as `module:name`, that returns the model shared by all processes of a machine
+    (SharedModel).
     """
 
     Config: type[C]

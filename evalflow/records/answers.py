@@ -268,7 +268,7 @@ class SimulatedTurn:
     """The next message of a simulated user, or how the user ends the conversation.
 
     Attributes:
-        state: `goes_on` with a message; the other states end the conversation.
+        state: `goes_on` with a message; `goal_reached`, `gave_up` and `script_over` end the conversation.
         reason: Why the conversation ends, for the report.
         spend: The cost of the call that made the turn.
 

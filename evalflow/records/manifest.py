@@ -82,8 +82,8 @@ class ExportFacts(_Facts):
         where: Its address, without secrets.
         sent: The scores that it took, and of those how many it `rejected`, by its own account.
         unsent: The scores that could not be sent, and `why`.
-        id: What it calls the run; None where it has no runs.
-        digest: Of the results that were sent; None unless only this tells whether they have changed.
+        id: What it calls the run; None if it has no runs.
+        digest: Of the results that were sent, if the destination needs it to see whether they have changed; else None.
 
     Example:
         >>> ExportFacts(to="archive", where="archive.csv", at="2026-01-31T12:00:00Z", sent=60, unsent=0).rejected

@@ -275,7 +275,7 @@ def find_folder(given: str | None) -> Path:
 
 
 def find_run(given: str | None, *verb: str) -> SavedRun:
-    """The run in a folder, by default the latest; UserError if there is none, or it is a sweep of several.
+    """The run in a folder, by default the latest; UserError if the folder has no run, or a sweep of several runs.
 
     `verb` are the words of the command line before the folder, to suggest commands for the runs of a sweep.
 
