@@ -140,12 +140,19 @@ def area(about: About, value: str | None = None) -> ui.textarea:
     return labelled(about, lambda: ui.textarea(value=value or "", placeholder=about.example)).props("autogrow")
 
 
+class _NumberField(ui.number):
+    """A number field into which the server never writes, since somebody may be typing in it again by then."""
+
+    def sanitize(self) -> None:
+        """Leave what was typed as it is, instead of writing it back when the field is left."""
+
+
 def number_field(about: About, value: float | None = None) -> ui.number:
     """A field for a number; empty is None.
 
     It has no bounds, because NiceGUI silently clips numbers; instead, the workspace refuses them with an error.
     """
-    return labelled(about, lambda: ui.number(value=value, placeholder=about.example))
+    return labelled(about, lambda: _NumberField(value=value, placeholder=about.example))
 
 
 def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:

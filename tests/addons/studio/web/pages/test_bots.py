@@ -100,6 +100,18 @@ def test_a_failed_save_goes_to_its_error_and_cuts_no_number(visit: Visit) -> Non
     page.wait_for_function("document.activeElement.getBoundingClientRect().top > 0")
 
 
+def test_nothing_is_written_into_a_number_field_that_was_left(visit: Visit) -> None:
+    page = visit("/bots/new")
+    page.evaluate("window.written = []; window.socket.on('update', sent => written.push(...Object.keys(sent)))")
+    number = field(page, "Temperature")
+    number.fill("0.5")
+    number.press("Tab")
+    field(page, "Name").fill("Kundenservice Köln")
+    page.get_by_text("kundenservice_koln").first.wait_for()  # sent after what leaving the number field would send
+    assert number.get_attribute("id").removeprefix("c") not in page.evaluate("written")
+    assert page.evaluate("written.length") > 0
+
+
 def test_a_key_is_named_and_its_value_never_shown(visit: Visit) -> None:
     page = visit("/bots/new")
     field(page, "API key").fill("TRIAL_KEY")

@@ -60,9 +60,8 @@ def test_a_field_with_a_whole_definition_says_where_in_it() -> None:
     with pytest.raises(UserError) as refused:
         check_metric("price", {**METRIC, "threshold": "high", "scale": {"type": "likert", "min": 9, "max": 1}})
     forms.place(refused.value, {"": at, "metric.title": other})
-    assert (
-        at.error == "threshold: must be a number, not 'high'\nscale: min must be below max, but min is 9 and max is 1"
-    )
+    number = "threshold: must be a number, not 'high' (write threshold: 0.5)"
+    assert at.error == f"{number}\nscale: min must be below max, but min is 9 and max is 1"
     assert other.error is None
 
 
