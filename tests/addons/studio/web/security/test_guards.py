@@ -138,6 +138,8 @@ def test_only_the_pages_own_scripts_run(server: Server) -> None:
     policy = first.headers["Content-Security-Policy"]
     nonce = policy.partition("'nonce-")[2].partition("'")[0]
     assert "unsafe-inline" not in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "object-src" not in policy, "plugins get what all else gets: nothing"
     assert first.body.decode() == f'<html><style nonce="{nonce}">a{{}}</style><script nonce="{nonce}">1</script></html>'
     assert nonce not in second.headers["Content-Security-Policy"]
 
