@@ -169,4 +169,4 @@ class SqlOperation(BaseOperation):
             found[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
         ):
             return "not SQL: it is not a statement"  # sqlglot reads any two words as a column and its alias
-        return "SQL that does more than read data data" if self.reads_only else None
+        return "SQL that does more than read data" if self.reads_only else None

@@ -148,7 +148,7 @@ class GateRow:
     )
     undefined_in: Literal["", "this run", "the baseline"] = ""  # the run with too many undefined scores; empty if none
     method: str | None = None
-    in_error: int = 0  # number of number of cases in error that keep looks from deciding
+    in_error: int = 0  # number of cases in error that keep looks from deciding
     looked: str = ""  # which look decides, and after how many cases; empty without looks
     # Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
     labelled: int | None = None

@@ -23,7 +23,7 @@ from evalflow.records import NOTHING, Spend, Usage
 
 BEAT_S, BEAT_EACH_S = 0.04, 0.001
 """Seconds between a worker's messages, plus seconds per worker: all workers together send 1,000 messages a second."""
-_SETTLED, _LOST = 0, -1  # codes for codes for payers that are not workers
+_SETTLED, _LOST = 0, -1  # codes for payers that are not workers
 
 
 @dataclass(frozen=True, slots=True)

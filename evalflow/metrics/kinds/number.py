@@ -81,9 +81,7 @@ class _Read:
     def __init__(self, text: str) -> None:
         found = _WORD.findall(text) if is_plain(text) else words(text)
         self.words = len(found)
-        self.letters = sum(
-            sum(map(str.isalnum, word)) for word in found
-        )  # combining combining marks belong to their letters
+        self.letters = sum(sum(map(str.isalnum, word)) for word in found)  # combining marks belong to their letters
         self.long_words = sum(len(word) > _LONG for word in found)
         self.sentences = max(1, sum(bool(_WORD.search(one)) for one in sentences(text)))
 

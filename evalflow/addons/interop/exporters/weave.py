@@ -54,7 +54,7 @@ def _client(address: str | None, project: str) -> Generator[tuple[Any, Any, str]
         with packages_of("weave", "export weave"):
             env: Any = importlib.import_module("weave.trace.env")
             weave: Any = importlib.import_module("weave")
-        if not env.weave_wandb_api_key():  # otherwise otherwise its client would ask for one at the terminal
+        if not env.weave_wandb_api_key():  # otherwise its client would ask for one at the terminal
             what = f"no key of {public_address(env.wandb_base_url())} is known"
             raise UserError(Problem(what, "export weave", "set WANDB_API_KEY in the environment or in .env"))
         try:

@@ -19,7 +19,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 from evalflow.values.jsonvalues import as_map
 
-LARGEST_FILE = 64 * 2**20  # maximum maximum bytes of a file that is read whole
+LARGEST_FILE = 64 * 2**20  # maximum bytes of a file that is read whole
 _PUT = "put it there, and import again"
 _MEDIA = frozenset(
     {

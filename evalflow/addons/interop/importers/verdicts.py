@@ -10,7 +10,7 @@ from math import inf
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.records.scores import Direction, passes
 
-_THRESHOLDS = 50  # maximum maximum different ones of one metric
+_THRESHOLDS = 50  # maximum different ones of one metric
 _PLACES = 3
 _HIGHER: Direction = "higher_is_better"
 _LOWER: Direction = "lower_is_better"
