@@ -286,7 +286,7 @@ def test_a_public_server_is_held_to_its_connections(program: Program, there: str
     (program.folder / "connections.json").write_text("[]")
     known = str(program.folder / "connections.json")
     done = program(*mine(program, f"{there}/a.jsonl"), EVALFLOW_CONNECTIONS=known)
-    assert (done.returncode, "cannot be held to this server's connections" in done.stderr) == (2, True)
+    assert (done.returncode, "cannot be restricted to this server's connections" in done.stderr) == (2, True)
     for word in (f"copy_to={there}", "cache.url=postgresql://127.0.0.1:9/none"):
         done = program(*RUN, word, EVALFLOW_CONNECTIONS=known)
         assert (done.returncode, f"{word.partition('=')[0]}=null" in done.stderr) == (2, True), done.stderr

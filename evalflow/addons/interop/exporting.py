@@ -65,7 +65,7 @@ def _to_storage(options: argparse.Namespace, console: Console) -> int:
 
 def _storage_address(options: argparse.Namespace, folder: Path) -> str:
     if options.to is None:
-        hint = f"say where: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"
+        hint = f"give the address: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"
         raise UserError(Problem("a copy needs an address", "--to", hint))
     return options.to
 
@@ -94,7 +94,7 @@ def _endpoint(run: SavedRun, options: argparse.Namespace) -> str:
 def _to_tracker(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
     """Send the run to a tracker of experiments, whose own client does so."""
     if Connections.of_process() is not None:
-        what = f"the client of {options.destination} cannot be held to this server's connections"
+        what = f"the client of {options.destination} cannot be restricted to this server's connections"
         raise UserError(Problem(what, f"export {options.destination}", "export the run on another machine"))
     finished, project = _finished(run, options), options.project or PROJECT
     if options.destination == "mlflow":

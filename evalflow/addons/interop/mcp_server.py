@@ -48,8 +48,8 @@ _LONGEST_LINE = 1 << 22
 _Arguments = ParamSpec("_Arguments")
 Overrides = Annotated[list[str], Field(description='KEY=VALUE, such as ["dataset=rag", "metric=faithfulness"]')]
 RunName = Annotated[str, Field(description="a run's folder, such as outputs/latest")]
-Offset = Annotated[int, Field(ge=0, description="how many to skip: `next_offset` of the page before")]
-Most = Annotated[int, Field(ge=1, le=200, description="how many at most")]
+Offset = Annotated[int, Field(ge=0, description="how many to skip: `next_offset` of the previous page")]
+Most = Annotated[int, Field(ge=1, le=200, description="the maximum number")]
 _PROGRESS = re.compile(r"([\d,]+)/([\d,]+) scores .*")
 
 
@@ -186,8 +186,8 @@ async def plan(
 
 async def run_within_budget(
     overrides: Overrides,
-    budget_usd: Annotated[float | None, Field(ge=0, description="the most it may cost")] = None,
-    budget_requests: Annotated[int | None, Field(ge=0, description="the most requests it may send")] = None,
+    budget_usd: Annotated[float | None, Field(ge=0, description="the maximum cost")] = None,
+    budget_requests: Annotated[int | None, Field(ge=0, description="the maximum number of requests")] = None,
     context: Context | None = None,
 ) -> EndedRun:
     """Evaluate within a required budget. Costs money with a remote judge or target: ask the user first.
@@ -286,7 +286,9 @@ async def _read(stream: asyncio.StreamReader | None, tell: Callable[[str], Await
 
 def _checked(overrides: Sequence[str]) -> Sequence[str]:
     problems = [
-        Problem(f"{word.partition('=')[0]!r} is not taken here", "overrides", "write it into a file of ./conf yourself")
+        Problem(
+            f"{word.partition('=')[0]!r} is not allowed here", "overrides", "write it into a file of ./conf yourself"
+        )
         for word in overrides
         if not _ALLOWED.fullmatch(word) or "${" in word
     ]
@@ -299,5 +301,5 @@ def _folder(run: str) -> Path:
     """A run's folder; refuses anything not below the working directory."""
     path = Path(run).resolve()
     if run.startswith("-") or not path.is_relative_to(Path.cwd().resolve()) or not (path / "run.json").is_file():
-        raise UserError(Problem("this is not a folder of a run here", run, "see runs"))
+        raise UserError(Problem("this is not a run's folder below the working directory", run, "see runs"))
     return path.relative_to(Path.cwd().resolve())

@@ -58,7 +58,7 @@ class OtelObserver:
     def finish(self, run: SavedRun) -> ExportFacts:
         """Send the remaining scores within a time limit, and count them. Failures are counted, not raised."""
         ends_at = time.monotonic() + self._config.timeout_s
-        why: str | None = "the time was over"
+        why: str | None = "the time limit was reached"
         try:
             if self._live.close(self._config.timeout_s):
                 # One attempt is enough if the receiver was just tried several times.

@@ -178,4 +178,4 @@ def test_a_public_server_does_not_export_to_a_tracker(ran: Program) -> None:
     connections.write_text("[]", encoding="utf-8")
     done = ran("export", "mlflow", EVALFLOW_CONNECTIONS=str(connections))
     assert done.returncode == 2
-    assert "cannot be held to this server's connections" in done.stderr
+    assert "cannot be restricted to this server's connections" in done.stderr

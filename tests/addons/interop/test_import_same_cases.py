@@ -66,7 +66,7 @@ def test_the_proposed_commands_compare_two_systems_case_by_case(program: Program
     file = write(program.folder, kind, "second", CASES[::-1])
     second = program(*(file if word == "FILE" else word for word in words))
     assert (second.returncode, second.stderr) == (0, "")
-    assert "24 of 24 cases ask what cases of first ask" in second.stdout
+    assert "24 of 24 cases have questions of first and get their ids" in second.stdout
     ran = program(*proposed(second.stdout, "-m"))
     assert ran.returncode == 0, ran.stderr
     done = program("compare", "outputs/latest", "--json")
@@ -79,7 +79,7 @@ def test_the_proposed_commands_compare_two_systems_case_by_case(program: Program
 def test_cases_that_the_dataset_lacks_have_ids_of_their_own(program: Program) -> None:
     program("import", "ragas", write(program.folder, "ragas", "first", CASES))
     done = program("import", "ragas", write(program.folder, "ragas", "second", [23, 99]), "--dataset", "first")
-    assert "1 of 2 cases ask what cases of first ask" in done.stdout
+    assert "1 of 2 cases have questions of first and get their ids" in done.stdout
     rows = [json.loads(line) for line in (program.folder / "data/second.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["24", "row-2"]
 
@@ -98,7 +98,7 @@ def test_your_own_dataset_may_have_the_cases(program: Program) -> None:
     ("words", "said"),
     [
         (["ragas", "second.jsonl", "--dataset", "frst"], "first"),
-        (["ragas", "other.jsonl", "--dataset", "first"], "none of its 2 cases asks what a case of first asks"),
+        (["ragas", "other.jsonl", "--dataset", "first"], "none of its 2 cases has a question of first asks"),
         (["traces", "t.jsonl", "--dataset", "first"], "--dataset is for files with the results of one system"),
     ],
 )

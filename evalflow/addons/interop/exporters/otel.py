@@ -175,7 +175,7 @@ async def _send(transport: HttpTransport, body: bytes, ends_at: float, attempts:
     for attempt in range(1, attempts + 1):
         left = ends_at - time.monotonic()
         if left <= 0:
-            raise UnsentError("the time was over")
+            raise UnsentError("the time limit was reached")
         try:
             response = await transport.send(HttpRequest("POST", "", body, min(left, _REQUEST_S)))
         except TransportError as error:

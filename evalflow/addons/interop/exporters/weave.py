@@ -55,7 +55,7 @@ def _client(address: str | None, project: str) -> Generator[tuple[Any, Any, str]
             env: Any = importlib.import_module("weave.trace.env")
             weave: Any = importlib.import_module("weave")
         if not env.weave_wandb_api_key():  # otherwise its client would ask for one at the terminal
-            what = f"no key of {public_address(env.wandb_base_url())} is known"
+            what = f"no key for {public_address(env.wandb_base_url())} is set"
             raise UserError(Problem(what, "export weave", "set WANDB_API_KEY in the environment or in .env"))
         try:
             client = weave.init(project)
@@ -90,7 +90,7 @@ class _WeaveExport:
             eval_attributes=attributes,
         )
         call_id = str(logger.ui_url).rpartition("/")[2]
-        begun(self._facts(0, call_id, "it was not finished"))
+        begun(self._facts(0, call_id, "it is unfinished"))
         calls = _AROUND
         for row in run.rows():
             calls += _OF_ANSWER + self._log_answer(logger, row)
@@ -99,10 +99,10 @@ class _WeaveExport:
         try:
             taken = self._count_calls(call_id)
         except Exception as error:  # whatever its HTTP client raises
-            return self._facts(0, call_id, f"Weave does not say what it has: {_line(error)}")
+            return self._facts(0, call_id, f"Weave does not report what it received: {_line(error)}")
         if taken == calls:
             return self._facts(run.count_scores(), call_id)
-        return self._facts(0, call_id, f"Weave has {taken:,} of {calls:,} calls")
+        return self._facts(0, call_id, f"Weave received {taken:,} of {calls:,} calls")
 
     def _log_answer(self, logger: Any, row: AnsweredCase) -> int:
         """Log an answer; returns the number of its scores."""

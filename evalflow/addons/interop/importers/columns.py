@@ -11,7 +11,7 @@ from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.readers import objects_in, text_of
 from evalflow.values.jsonvalues import as_list, as_map
 
-_UNKNOWN = "evalflow has no place for it"
+_UNKNOWN = "evalflow has no field for it"
 
 
 class Columns:
@@ -183,7 +183,7 @@ def finite(value: object, ledger: Ledger, where: str) -> object:
     """The value with null for NaN (missing) and for infinite numbers (listed)."""
     if isinstance(value, float) and not isfinite(value):
         if value == value:
-            ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
+            ledger.leave("values", f"the number {value}", where, "JSON cannot store it: data/ has null instead")
         return None
     if isinstance(value, Mapping):
         return {key: finite(part, ledger, where) for key, part in as_map(value).items()}

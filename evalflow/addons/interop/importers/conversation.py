@@ -56,7 +56,7 @@ def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: 
             taken.append(_with_rest(item, alone))
     messages = list(read_messages(taken))
     for number, fault in irregular(messages) if ordered else ():
-        raise Untranslatable(f"its messages cannot be asked as they are: message {number + 1} {fault}")
+        raise Untranslatable(f"its messages cannot be sent unchanged: message {number + 1} {fault}")
     for item, reason in broken:
         role = as_map(item).get("role", as_map(item).get("type", "other"))
         ledger.leave("messages", f"message ({role})", where, reason)

@@ -66,7 +66,7 @@ _HINTS: Mapping[str, str] = {
     "misuse": "metric=misuse, with a column purpose",
     "topic adherence": "metric=topic_adherence, with a column allowed_topics",
     "non advice": "metric=unsafe_advice",
-    "goal accuracy": "metric=goal_accuracy, which asks for the goal alone, not for the plan",
+    "goal accuracy": "metric=goal_accuracy, which judges only the goal, not the plan",
     "plan quality": "metric=plan_quality",
     "plan adherence": "metric=plan_adherence",
     "step efficiency": "metric=step_efficiency, a share of steps instead of a grade",
@@ -79,7 +79,7 @@ _OPPOSITE = frozenset({"pii leakage"})
 """Metrics whose scores run opposite to evalflow's metric."""
 _ABOUT = ("name", "comments", "completion_time", "token_cost")
 _SOURCE = re.compile(r"deepeval_source=(?P<path>.*?),deepeval_context=(?P<text>.*)", re.DOTALL)
-_JOINED = "passages in one cell are told apart by |, which they may have themselves"
+_JOINED = "passages in a cell are separated by |, which they may also contain"
 
 
 def _plain(name: str) -> str:
@@ -105,7 +105,7 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
             cases.take(row, _GoldenReader(row, imported.ledger).case, list(_scores(row, cases)))
     if joined:
         rows = f"{joined:,} rows" if joined > 1 else "1 row"
-        imported.notes.append(f"contexts of {rows}: {_JOINED}; to be sure of them, save the dataset as JSON")
+        imported.notes.append(f"contexts of {rows}: {_JOINED}; to be safe, save the dataset as JSON")
     return imported
 
 
@@ -131,7 +131,7 @@ def _file(path: Path) -> Path:
             if (path / name).is_file():
                 return path / name
         hint = "name the file: goldens in .json, .jsonl or .csv, or .deepeval/.latest_run_full.json"
-        raise UserError(Problem("the folder has no run of deepeval", shown(path), hint))
+        raise UserError(Problem("the folder contains no run of deepeval", shown(path), hint))
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path)))
     return path
@@ -188,7 +188,7 @@ class _GoldenReader:
 
     def _single(self) -> dict[str, object]:
         if not isinstance(_peek(self.row, "input"), str):
-            raise Untranslatable("it has no `input` that is a text", "give it one")
+            raise Untranslatable("its `input` is not text", "give it one")
         case: dict[str, object] = {"question": self.get("input")}
         for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
             if isinstance(_peek(self.row, *keys), str):
@@ -216,7 +216,7 @@ class _GoldenReader:
         turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), self.ledger, self.row.where)]
         asked, replies = split_answer(turns)
         if not asked:
-            hint = "play the conversation first: evalflow asks a target at each turn of a user"
+            hint = "run the conversation first: evalflow asks a target at each turn of a user"
             raise Untranslatable("it has no turn of a user", hint)
         case: dict[str, object] = {"messages": message_rows(asked)}
         answer, calls = said_in(replies), steps_in(turns)

@@ -97,9 +97,7 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
     beside = [path for path in files if platform.scored(_first(platform, path))]
     others = [path for path in files if path not in beside]
     if len(others) != 1:
-        what = (
-            f"the folder has {len(others)} files of rows and {len(beside)} of scores, where there should be one of rows"
-        )
+        what = f"the folder has {len(others)} files of rows and {len(beside)} of scores; expected one file of rows"
         raise UserError(Problem(what, shown(folder), platform.hint))
     with source.database() as database:
         store = _ScoreStore(database)
@@ -107,7 +105,7 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
             store.add((platform.scored(Columns(row.data, row.where)), row) for row in _rows(platform, path))
         imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
         for where in store.left():
-            imported.ledger.leave("scores", "score", where, f"what it is about is not in {shown(others[0])}")
+            imported.ledger.leave("scores", "score", where, f"the row that it scores is not in {shown(others[0])}")
     return imported
 
 

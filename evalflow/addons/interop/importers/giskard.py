@@ -23,7 +23,7 @@ from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
-_DRAFT = "set its status to active to have it"
+_DRAFT = "to import it, set its status to active"
 _TYPES: Mapping[str, str] = {
     "correctness": "correctness",
     "conformity": "conformity",
@@ -52,7 +52,7 @@ _NO_LIKE: Mapping[str, str] = {
     "llm_judge": "write it as a metric of the kind rubric: docs/metrics.md",
 }
 _OLDER = {"asked": ("input_data", "messages", "user_message"), "said": ("demo_output", "bot_message")}
-_CUSTOM = "the file does not say what it tests: declare it as a custom check, docs/checks.md"
+_CUSTOM = "the file does not define it: declare it as a custom check, docs/checks.md"
 
 
 def read_giskard(source: ImportSource) -> ImportedConfig:
@@ -196,7 +196,7 @@ class _InteractionReader:
 
 def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
     if kind in _NO_LIKE:
-        raise Untranslatable("evalflow has no check that means the same", f"nearest: {_NO_LIKE[kind]}")
+        raise Untranslatable("evalflow has no equivalent check", f"nearest: {_NO_LIKE[kind]}")
     identifier = _TYPES.get(kind)
     if identifier is None:
         raise Untranslatable("it is a custom check", _CUSTOM)

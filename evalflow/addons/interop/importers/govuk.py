@@ -142,7 +142,7 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
     chosen = _metrics(config, path, imported)
     if task == "rag_answers" and not chosen:
         all_metrics = f"known: {', '.join((*_METRICS, *_RENAMED))}"
-        raise UserError([Problem("no metric of it is known", str(path), all_metrics)])
+        raise UserError([Problem("it has no known metric", str(path), all_metrics)])
     if task == "retrieval" and "expected_chunk_uids" not in columns:
         metrics = ("retrieval_pages",)
     experiment = ImportedExperiment(key, list(chosen or metrics), config.generate and not kept)
@@ -191,7 +191,7 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
     message = output.get("message", "llm_answer") if failure is None else None
     if not isinstance(question, str) or not isinstance(message or failure, str):
         hint = "import the config file of the run: generated.jsonl beside it has expected values too"
-        raise Untranslatable("it has no question, or its output no message", hint)
+        raise Untranslatable("it has no question, or its output has no message", hint)
     case: dict[str, object] = {"question": question, **({"failure": failure} if failure else {"answer": message})}
     sources = output.children("sources")
     if sources and all("chunk" in source for source in sources):
@@ -238,7 +238,7 @@ def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
     tasks = named or [task for column, task in _COLUMNS.items() if column in columns]
     if not tasks:
         hint = f"name the file after its task: {', '.join(_TASKS)}"
-        raise UserError(Problem("nothing in it says which task it configures", str(path), hint))
+        raise UserError(Problem("it does not show which task it configures", str(path), hint))
     return tasks[0]
 
 
@@ -266,10 +266,10 @@ def _metrics(config: _Config, path: Path, imported: ImportedConfig) -> dict[str,
             if name not in _METRICS:
                 raise Untranslatable("evalflow has no such metric", did_you_mean(metric.name, _METRICS))
             if name in metrics:
-                raise Untranslatable(f"{name} stands for it already")
+                raise Untranslatable(f"{name} already replaces it")
             metrics[name] = metric
             if name != metric.name:
-                note = f"metric {metric.name} is {name}, which is what it measured; undefined is not 0 here"
+                note = f"metric {metric.name} became {name}, which is what it measured; undefined is not 0 here"
                 imported.notes.append(note)
     return metrics
 
@@ -318,16 +318,16 @@ def _endpoint(model: str) -> str:
 
 def _unmapped(config: _Config) -> Iterator[tuple[str, str, str]]:
     """The parts of a file that are left out: name, reason, and what to do instead."""
-    service = "it is the target's business"
+    service = "the target decides it"
     if config.claude_generation_model:
         hint = f"target.model={config.claude_generation_model}, where the target has a model"
         yield "claude_generation_model", service, hint
     if config.guardrail_type:
-        yield f"guardrail_type {config.guardrail_type}", service, "tell your service or command"
+        yield f"guardrail_type {config.guardrail_type}", service, "set it in your service or command"
     for key, value in (config.model_extra or {}).items():
         if value is not None:
-            why = service if key in ("provider", "embedding_provider") else "it has no counterpart"
+            why = service if key in ("provider", "embedding_provider") else "it has no equivalent"
             yield f"{key} {value}" if isinstance(value, str) else key, why, ""
     for metric in config.metrics or []:
         for key in metric.model_extra or {}:
-            yield f"{key} of metric {metric.name}", "it has no counterpart", ""
+            yield f"{key} of metric {metric.name}", "it has no equivalent", ""

@@ -24,7 +24,7 @@ _OUTPUT = re.compile(r"\{\{\s*sample\.output_text\s*\}\}\Z")
 _JSON = re.compile(r"\{\{\s*sample\.output_json((?:\.\w+|\[\d+\])+)\s*\}\}\Z")
 _COMPARE = "compare {{sample.output_text}}"
 _PERCENT = "\n\nGive the score as a percentage: {low:g} is 0, and {high:g} is 100."
-LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; the old scores are taken, where the file has them"
+LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; old scores in the file are imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _text_similarity(name: str, declared: Columns) -> Grader:
     _expect_answer(declared)
     metric, threshold = declared.text("evaluation_metric"), as_number(declared.get("pass_threshold"))
     if metric != "cosine":
-        raise Untranslatable(f"evalflow has no check like {metric}", LEXICAL)
+        raise Untranslatable(f"evalflow has no check equivalent to {metric}", LEXICAL)
     reference = declared.get("reference")
 
     def check(item: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -181,7 +181,7 @@ def _score_model(name: str, declared: Columns) -> Grader:
     bounds = as_list(declared.get("range") or [0, 1])
     low, high = (as_number(bound) for bound in bounds) if len(bounds) == 2 else (None, None)
     if low is None or high is None or not low < high:
-        raise Untranslatable(f"its range is {bounds}", "give it [least, most]")
+        raise Untranslatable(f"its range is {bounds}", "write [minimum, maximum]")
     threshold = as_number(declared.get("pass_threshold"))
     limit = None if threshold is None else min(1.0, max(0.0, (threshold - low) / (high - low)))
     prompt = prompt_of(declared.get("input"))

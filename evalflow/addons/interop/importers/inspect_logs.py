@@ -31,7 +31,7 @@ _ATTACHED = "attachment://"
 _APART = frozenset({"attachments", "events", "events_data"})
 _LETTERS: Mapping[str, float] = {"C": 1.0, "P": 0.5, "I": 0.0}
 _AGAIN = "run the evaluation again, and import its log"
-_NO_PICTURE = "evalflow carries images with their data or a web address alone"
+_NO_PICTURE = "evalflow only sends images with their data or a web address"
 _TO_JSON = "write it as JSON: inspect log convert --to json --output-dir DIR LOG"
 _HINTS: Mapping[str, str] = {
     "model_graded_qa": "metric=factual_correctness, with a judge",
@@ -60,13 +60,13 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
         if not cases.answered:
             what = "all samples of the log are errors" if cases.file.count else "the log has no samples"
             raise imported.ledger.nothing_taken(Problem(what, shown(path), _AGAIN), "cases")
-    imported.notes.append("epochs are cases of one group, so that repeats do not count as more questions")
+    imported.notes.append("epochs become cases of one group, so repeats do not count as additional questions")
     return imported
 
 
 def _expect_version(version: object, path: Path) -> None:
     if version != _VERSION:
-        what = f"it is not a log of Inspect, or it has another version: {version} instead of {_VERSION}"
+        what = f"it is not a log of Inspect, or has another version: {version} instead of {_VERSION}"
         raise UserError(Problem(what, shown(path)))
 
 
@@ -103,7 +103,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow | Prob
     about = archive.getinfo(name)
     where = f"{shown(path)}:{name}"
     if about.file_size > LARGEST_FILE:
-        return Problem(f"the sample has {about.file_size:,} bytes, at most {LARGEST_FILE:,} are read", where)
+        return Problem(f"the sample has {about.file_size:,} bytes; the maximum is {LARGEST_FILE:,}", where)
     if about.compress_type == _ZSTD:
         content = _of_zstd(_compressed(path, about, where), about.file_size, where)
     else:

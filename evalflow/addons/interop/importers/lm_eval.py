@@ -89,7 +89,7 @@ def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> 
     near = [(match, file) for file in sorted(path.parent.iterdir()) if (match := _SAMPLES.fullmatch(file.name))]
     files = {item["task"]: file for item, file in near if date and item["date"] == date["date"]}
     if not files:
-        what = "it has only means, and no samples of its date are beside it"
+        what = "it has only means, and the samples of its date are not beside it"
         raise UserError(Problem(what, shown(path), f"name a file samples_*.jsonl; or {_LOG}"))
     for task in tasks:
         if task not in files:
@@ -177,7 +177,7 @@ def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
         sample.get("filtered_resps")
     else:
         ledger.take("answers")
-        reason = "a case has one answer, the first; its scores are of all of them, which are kept in `vars`"
+        reason = "the case gets the first answer; its scores are for all answers, which are kept in `vars`"
         ledger.found("answers", len(answers) - 1)
         ledger.left("answers", f"{len(answers) - 1} more answers", sample.where, reason, count=len(answers) - 1)
     if len(raw) > 1:

@@ -83,7 +83,7 @@ def located_yaml(text: str, file: str) -> object:
     except yaml.YAMLError as error:
         raise Broken(_yaml_problem(error, file)) from None
     except ValueError as error:
-        raise Broken(Problem(f"it is not YAML that can be read: {error}", file)) from None
+        raise Broken(Problem(f"it is not readable YAML: {error}", file)) from None
     return None if top is None else _Builder(file, text).whole(top)
 
 
@@ -112,8 +112,8 @@ class _Builder:
     def whole(self, top: yaml.Node) -> object:
         # Aliases may expand a file, but only to a few times its size.
         if not expanded_size(top, {}) <= max(LARGEST, len(self.text) * 4):
-            what = "with its aliases (*NAME) written out it has too many values"
-            raise Broken(Problem(what, self._at(top), "write them out where they are needed"))
+            what = "with its aliases (*NAME) expanded it has too many values"
+            raise Broken(Problem(what, self._at(top), "replace aliases by their values"))
         return self._value(top, 0)
 
     def beside(self, value: object, node: yaml.Node) -> object:
@@ -155,7 +155,7 @@ class _Builder:
         merged: list[tuple[str, object, int]] = []
         for key, inner in _pairs(node):
             if not isinstance(key, yaml.ScalarNode):
-                raise Broken(Problem("a key must be a text", self._at(key), "write a template in quotes: '{{x}}'"))
+                raise Broken(Problem("a key must be text", self._at(key), "write a template in quotes: '{{x}}'"))
             text = str(key.value)
             if text == "<<":
                 merged += self._merged(inner, depth)
@@ -235,7 +235,9 @@ class _Resolver:
         """A value with all references in it resolved."""
         self._count += bool(through)
         if self._count > _MOST_REFERRED:
-            raise UserError(Problem(f"its references make more than {_MOST_REFERRED:,} values", self._document.where))
+            raise UserError(
+                Problem(f"its references expand to more than {_MOST_REFERRED:,} values", self._document.where)
+            )
         if isinstance(value, LocatedMap):
             reference = value.get("$ref")
             if isinstance(reference, str):
@@ -253,7 +255,7 @@ class _Resolver:
 
     def _target(self, reference: str, at: LocatedMap, through: tuple[str, ...]) -> object:
         if reference in through:
-            raise UserError(Problem(f"the reference {reference} leads to itself", at.where))
+            raise UserError(Problem(f"the reference {reference} is circular", at.where))
         if not reference.startswith("#/"):
             hint = "write it into this file: $ref: '#/NAME'"
             raise UserError(Problem(f"the reference {reference} leads out of the file", at.where, hint))
@@ -261,6 +263,6 @@ class _Resolver:
         for key in reference[2:].split("/"):
             name = key.replace("~1", "/").replace("~0", "~")
             if not isinstance(target, dict) or name not in target:
-                raise UserError(Problem(f"the reference {reference} leads nowhere: there is no {name}", at.where))
+                raise UserError(Problem(f"the reference {reference} is broken: there is no {name}", at.where))
             target = as_map(target)[name]
         return self.value(target, (*through, reference))

@@ -47,7 +47,7 @@ def _of_columns(path: Path) -> Iterator[SourceRow]:
         cells = as_list(row)
         where = f"{shown(path)}:data[{number}]"
         if names is None or len(cells) != len(names):
-            raise UserError(Problem("the row has not one cell for each of `columns`", where))
+            raise UserError(Problem("the row does not have one cell for each of `columns`", where))
         yield _prepared(SourceRow(where, dict(zip(names, cells, strict=True))))
 
 

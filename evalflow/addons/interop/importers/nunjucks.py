@@ -28,7 +28,7 @@ _SPELLINGS = (
 )
 _BUILT_IN = frozenset({"loop", "range", "cycler", "joiner", "true", "false", "none", "null", "undefined"})
 _OUTSIDE = ("include", "import", "extends", "from", "asyncEach", "asyncAll", "call", "macro")
-_SET = "set it in the test, or for all in defaultTest.vars"
+_SET = "set it in the test, or for all tests in defaultTest.vars"
 _ENVIRONMENT = re.compile(r"\benv\b\s*(?:\.\s*(\w+)|\[\s*['\"](\w+))?")
 
 
@@ -48,7 +48,7 @@ def jinja_of(source: str) -> tuple[str, frozenset[str]]:
         _expect_known(text, free)
         return _below_vars(environment, text, free), frozenset(free)
     except TemplateError as error:
-        raise Untranslatable(f"it is not a template that Jinja can read: {error.message}") from None
+        raise Untranslatable(f"Jinja cannot parse its template: {error.message}") from None
     except RecursionError:
         raise Untranslatable("its template is nested too deeply") from None
 
@@ -166,9 +166,9 @@ def _expect_known(text: str, free: Set[str]) -> None:
     for tag in _TAG.findall(text):
         word = re.match(r"\{%-?\s*(\w+)", tag)
         if word and word[1] in _OUTSIDE:
-            raise Untranslatable(f"it uses {{% {word[1]} %}}", "write out what it includes")
+            raise Untranslatable(f"it uses {{% {word[1]} %}}", "replace it by the included text")
     if special := sorted(name for name in free if name.startswith("_")):
-        raise Untranslatable(f"it uses {special[0]}, which only the tool knows")
+        raise Untranslatable(f"it uses {special[0]}, which only promptfoo has")
 
 
 def _below_vars(environment: Sandbox, text: str, free: Set[str]) -> str:

@@ -148,9 +148,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
             )
             _write(archive, archive.tables[option], items)
     if not any(table.file.count for table in archive.tables.values()):
-        raise archive.ledger.nothing_taken(
-            Problem("it has no items, only how they are graded", shown(path), _NEXT), "cases"
-        )
+        raise archive.ledger.nothing_taken(Problem("it has no items, only graders", shown(path), _NEXT), "cases")
     _declare(archive, _name_of(declared) or f"Items of {shown(path)}.", shown(path))
     for item in (root, declared):
         item.leave(_WHOLE, *item.names)
@@ -197,8 +195,8 @@ def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str)
             asked.add(json.dumps(item_of(as_map(item)), sort_keys=True))
     for row in listed:
         if json.dumps(item_of(as_map(row)), sort_keys=True) not in asked:
-            hint = "move `runs` out of a copy of the file, and import that as well"
-            archive.ledger.leave("cases", "row", place(row, file), "no run has an answer to it", hint)
+            hint = "to import it, remove `runs` from a copy of the file and import the copy"
+            archive.ledger.leave("cases", "row", place(row, file), "no run answered it", hint)
 
 
 def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
@@ -296,7 +294,9 @@ def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
             if grader.judge and json.dumps(grader.judge, sort_keys=True) != most:
                 hint = f"write `judge: {json.dumps(grader.judge)}` into conf/metric/{key}.yaml"
                 what = f"the judge {grader.judge['model']} of grader {grader.name}"
-                archive.ledger.leave("judges", what, grader.where, "the experiment has one judge, that of others", hint)
+                archive.ledger.leave(
+                    "judges", what, grader.where, "the experiment has only one judge, that of other graders", hint
+                )
     return bool(graders)
 
 

@@ -61,7 +61,7 @@ def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dic
     name = next((name for name in _ITEMS if name in row), "")
     item = parsed(row.peek(name))
     if not isinstance(item, Mapping):
-        raise Untranslatable("it has neither item nor datasource_item that is an object", "give it one")
+        raise Untranslatable("it has no object item or datasource_item", "give it one")
     row.get(name)
     variables, sample = dict(as_map(item)), row.child("sample")
     case: dict[str, object] = {

@@ -49,7 +49,7 @@ _OTHER: Mapping[Direction, Direction] = {
     "higher_is_better": "lower_is_better",
     "lower_is_better": "higher_is_better",
 }
-_WRITE = "write a metric: docs/metrics.md; its old scores are taken"
+_WRITE = "write a metric: docs/metrics.md; its old scores are imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ class RecordedCases:
             if metric is None:
                 hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
                 hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
-                reason = "evalflow has no metric that means the same"
+                reason = "evalflow has no equivalent metric"
                 self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
             elif missing := _shipped(metric).fields - self.fields:
                 self.imported.ledger.left(
@@ -332,7 +332,7 @@ def recorded_cases(
         yield cases
     if source.same:
         if source.same.is_used:
-            what = "it has several datasets, and --dataset names one"
+            what = "it has several datasets, but --dataset names only one"
             raise UserError(Problem(what, shown(path), "leave out --dataset"))
         source.same.is_used = True
         imported.notes.append(source.same.note(cases.file.count, shown(path)))

@@ -39,7 +39,7 @@ def _json_match(ideals: list[object]) -> dict[str, object]:
     try:
         values = [json.loads(ideal) if isinstance(ideal, str) else ideal for ideal in ideals]
     except ValueError:
-        raise Untranslatable("its ideal is not JSON", "mend the sample") from None
+        raise Untranslatable("its ideal is not JSON", "correct the sample") from None
     return {"op": "any", "rules": [{"op": "jsonpath", "path": "$", "equals": value} for value in values]}
 
 
@@ -65,7 +65,7 @@ def read_samples(source: ImportSource, path: Path) -> ImportedConfig:
     """Import samples without their YAML; since their class is unknown, they are read as `match`."""
     imported = ImportedConfig(ledger=Ledger(PARTS))
     imported.ledger.take("evals")
-    imported.notes.append("samples do not say how they are graded: import the registry's YAML; here it is match")
+    imported.notes.append("samples lack their grader, so match is assumed; for the real one import the registry's YAML")
     _write(source, imported, source.name, path, _CLASSES["Match"], "checks", f"Samples of {shown(path)}.")
     return imported
 
@@ -157,9 +157,7 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
     document = read_document(folder.inside(str(path), folder.root, args.where))
     spec_document: object = document.get(name) if isinstance(document, LocatedMap) else None
     if not isinstance(spec_document, LocatedMap) or not isinstance(spec_document.get("prompt"), str):
-        raise Untranslatable(
-            "its modelgraded YAML has no prompt that is a text", "write it as a rubric: docs/metrics.md"
-        )
+        raise Untranslatable("the prompt of its modelgraded YAML is not text", "write it as a rubric: docs/metrics.md")
     declared = Columns(spec_document, spec_document.where, f"{name}.")
     values = _worth(imported, key, declared)
     prompt, text = (
@@ -181,10 +179,10 @@ def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, f
     try:
         values = {choice: float(scores[choice]) for choice in choices}
     except (TypeError, KeyError, ValueError):
-        hint = "say what each choice is worth: choice_scores"
+        hint = "give each choice a score: choice_scores"
         raise Untranslatable("its choices have no scores", hint) from None
     if len(values) < 2:
-        raise Untranslatable("it has less than two choices", "name them in choice_strings")
+        raise Untranslatable("it has fewer than two choices", "name them in choice_strings")
     if all(0 <= value <= 1 for value in values.values()):
         return values
     low, high = min(values.values()), max(values.values())
@@ -269,7 +267,7 @@ def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, objec
         if role:
             item |= {"role": role, "name": None}
     if listed[-1].get("role") == "assistant":
-        raise Untranslatable("its last message is the assistant's", "leave that message out")
+        raise Untranslatable("its last message is the assistant's", "delete that message")
     if listed[-1].get("role") in ("system", "developer"):
         listed[-1]["role"] = "user"
     try:

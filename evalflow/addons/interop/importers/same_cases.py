@@ -59,9 +59,9 @@ class SameCases:
     def note(self, cases: int, file: str) -> str:
         """Report how many imported cases are in the dataset; UserError if none is."""
         if not self.found:
-            what = f"none of its {cases:,} cases asks what a case of {self.option} asks"
+            what = f"none of its {cases:,} cases has a question of {self.option}"
             raise UserError(Problem(what, file, "name the dataset that has these questions, or leave out --dataset"))
-        return f"{self.found:,} of {cases:,} cases ask what cases of {self.option} ask, and have their ids"
+        return f"{self.found:,} of {cases:,} cases have questions of {self.option} and get their ids"
 
 
 def turns_of(case: Mapping[str, object]) -> list[object]:

@@ -70,7 +70,7 @@ class RecordedScores:
             elif key is None:
                 self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
             elif key in numbers:
-                self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
+                self.ledger.left("scores", f"score {name}", where, "the case already has a score of this name")
             else:
                 numbers[key] = number
                 self.ledger.took("scores")

@@ -98,10 +98,10 @@ class SourceFolder:
         try:
             exists = path.exists()
         except OSError as error:
-            what = f"it names {name[:60]}, which cannot be looked for: {error.strerror}"
+            what = f"it names {name[:60]}, which cannot be opened: {error.strerror}"
             raise UserError(Problem(what, where)) from None
         if not exists:
-            raise MissingFile(f"it names {name}, which is not there", where)
+            raise MissingFile(f"it names {name}, which does not exist", where)
         self.inside(name, base, where)
         if not path.is_file():
             raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))
@@ -141,8 +141,8 @@ def read_text(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size > LARGEST_FILE:
-            hint = "only rows of JSON lines or CSV may be more; split it, or leave out what you do not need"
-            raise UserError(Problem(f"the file has {size:,} bytes, and at most {LARGEST_FILE:,} are read", name, hint))
+            hint = "only JSON lines and CSV may be larger; split the file, or delete what you do not need"
+            raise UserError(Problem(f"the file has {size:,} bytes; the maximum is {LARGEST_FILE:,}", name, hint))
         content = path.read_bytes()
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", name)) from None
@@ -165,7 +165,9 @@ def text_of_file(path: Path) -> str:
     if path.stat().st_size == 0:
         return ""
     if path.suffix.lower() in _MEDIA:
-        raise Untranslatable(f"it names {path.name}, and evalflow sends text", "leave it out, or describe it in words")
+        raise Untranslatable(
+            f"it names {path.name}, but evalflow only sends text", "leave it out, or describe it in words"
+        )
     try:
         return read_text(path)
     except UserError as error:

@@ -146,7 +146,7 @@ def read_test(path: Path, name: str | None = None) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(("datasets", "metrics")))
     for file, part in {path: test, **tables, **metrics}.items():
         for key in part.unknown():
-            imported.ledger.leave("settings", key, str(file), "evalflow has no place for it")
+            imported.ledger.leave("settings", key, str(file), "evalflow has no field for it")
     imported.ledger.take("datasets", len(tables))
     imported.ledger.take("metrics", len(metrics))
     prefix = f"{name} " if name else ""
@@ -213,14 +213,14 @@ def _all(names: list[str], test: Path, model: type[Model], what: str, problems: 
             problems.append(Problem(f"there is no {what} file {name}: {where}", str(test)))
             continue
         if path in parts:
-            problems.append(Problem(f"the {what} file {name} is named twice", str(test), "name it once"))
+            problems.append(Problem(f"the {what} file {name} is listed twice", str(test), "list it once"))
             continue
         part = _read(path, model, problems)
         if part is not None:
             parts[path] = part
             own = str(getattr(part, "name", ""))
             if by_name.setdefault(own, path) != path:
-                hint = f"{by_name[own]} has that name too: rename one, or their scores would mix"
+                hint = f"{by_name[own]} has the same name: rename one, so that their scores stay separate"
                 problems.append(Problem(f"two {what}s are called {own!r}", str(path), hint))
     return parts
 

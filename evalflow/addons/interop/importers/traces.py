@@ -30,10 +30,10 @@ from evalflow.traces.tree import MANY_SPANS, TraceTree
 
 PARTS = ("requests", "spans", "traces", "messages", "documents", "tool calls")
 _CAPTURE = "record the texts: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or as your library calls it"
-_TOO_LARGE = f"a trace has at most {MANY_SPANS:,} spans and {MAX_RECORD // 2**20} MiB of what is kept of them"
+_TOO_LARGE = f"the maximum of a trace is {MANY_SPANS:,} spans, and {MAX_RECORD // 2**20} MiB of kept data"
 _SPANS = "resourceSpans.item.scopeSpans.item.spans.item"
 _NO_REQUEST = "export them as OTLP JSON: docs/import.md#traces"
-_UNREAD = "it does not say what was asked or answered"
+_UNREAD = "it does not contain questions or answers"
 _SPAN = TypeAdapter(Span)
 _GROUPS = ("gen_ai.conversation.id", "session.id")
 
@@ -135,7 +135,7 @@ def _case_of(state: _Import, stored: _StoredTrace) -> dict[str, object] | None:
         if span.id in trace.used:
             ledger.took("spans")
         elif kind in ("llm", "agent", "tool", "retriever", "reranker"):
-            ledger.left("spans", f"span ({kind})", span.where, "it adds nothing to the spans that were taken")
+            ledger.left("spans", f"span ({kind})", span.where, "it adds nothing to the imported spans")
         else:
             ledger.left("spans", f"span ({kind})", span.where, "it is not a call of a model, agent, tool or retriever")
     return case

@@ -109,9 +109,9 @@ class Verdicts:
             what = "its `success` contradicts score and threshold"
         elif self.judged and len(self.thresholds) > 1:
             shown = ", ".join(f"{item:g}" for item in sorted(self.thresholds)[:5])
-            what = f"it has several thresholds ({shown}), none of which agrees with each `success`"
+            what = f"none of its thresholds ({shown}) agrees with every `success`"
         elif direction is None:
-            what = "the file does not show whether more or less is better"
+            what = "the file does not show whether higher or lower is better"
         else:
             what = "it has several thresholds"
         places = wrong.places if self.judged and wrong.count else [file]

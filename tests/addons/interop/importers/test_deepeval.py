@@ -252,7 +252,7 @@ def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
         ("goldens.json", json.dumps([GOLDEN])[:-20], "broken JSON"),
         ("goldens.json", '{"a": 1}', "it is not a run of deepeval"),
         ("goldens.json", '{"testRunLink": "https://app"}', "only a link to a run"),
-        ("goldens.json", [{"output": "x"}], "no `input` that is a text"),
+        ("goldens.json", [{"output": "x"}], "`input` is not text"),
         ("goldens.jsonl", '{"input": "a"}\n{"input": ', "goldens.jsonl:2: broken JSON"),
         ("goldens.csv", 'input\n"open', "csv"),
         ("goldens.xlsx", "x", "unknown kind of file"),

@@ -122,7 +122,7 @@ def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.json", EVAL, "it has no items, only how they are graded"),
+        ("x.json", EVAL, "it has no items, only graders"),
         ("x.json", {"a": 1}, "it is not an archive"),
         ("x.json", "", "the file is empty"),
         ("x.json", json.dumps({"data": [OUTPUT]})[:-30], "broken JSON"),
@@ -200,7 +200,7 @@ def test_keys_of_the_archive_are_listed_and_rows_without_an_answer_too(tmp_path:
     listed = [one.what for one in found.ledger.left_out]
     for name in ("eval.metadata", "eval.data_source_config", "runs[0].run.model", "exported_by"):
         assert f"column {name}" in listed
-    assert [one.reason for one in found.ledger.left_out if one.part == "cases"] == ["no run has an answer to it"]
+    assert [one.reason for one in found.ledger.left_out if one.part == "cases"] == ["no run answered it"]
 
 
 def test_models_and_their_settings_are_the_judge_and_other_models_are_listed(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_rows_become_cases_and_old_scores_metrics(
     assert program.manifest["scores"]["scored"] == 2
     again = program("import", "old", "old.tsv", "--name", "other", "--dataset", "desk")
     assert again.returncode == 0
-    assert "2 of 2 cases ask what cases of desk ask" in " ".join(again.stdout.split())
+    assert "2 of 2 cases have questions of desk and get their ids" in " ".join(again.stdout.split())
 
 
 OTHER = "row 1: expected a mapping of case fields, got tuple"

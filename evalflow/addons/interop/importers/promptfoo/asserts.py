@@ -37,7 +37,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "max-score": "compare the runs with `evalflow rank`",
     "is-refusal": "metric=refusal, or a check `conformity` with the rule that the answer refuses",
     "moderation": "metric=harmful_content",
-    "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
+    "guardrails": "metric=jailbreak_guardrails, with your guardrail's outcomes",
     "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
     "is-sql": "a check `rule` with the operation `sql`",
     "contains-sql": COMMAND,
@@ -47,7 +47,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "is-valid-function-call": "metric=trajectory_match",
     "trajectory:tool-args-match": f"{_CALLS}; `arguments: superset` is its mode partial",
     "trajectory:tool-sequence": f"{_CALLS}; `match: in_order`, or `strict`",
-    "trajectory:step-count": "metric=tool_limits, which has the fewest and the most calls",
+    "trajectory:step-count": "metric=tool_limits, which has `least` and `most` calls",
     "trajectory:goal-success": "metric=goal_accuracy",
     "tool-call-f1": "metric=tool_f1",
     "agent-rubric": "metric=task_completion",
@@ -100,19 +100,19 @@ class AssertionReader:
         base = kind.removeprefix("not-")
         odd = sorted(set(declared) - _KNOWN_KEYS - ({"config"} if base in _PROGRAMS else set()))
         if odd:
-            raise Untranslatable(f"it has {', '.join(odd)}", "score the answer as it is, or write a `command` check")
+            raise Untranslatable(f"it has {', '.join(odd)}", "score the answer unchanged, or write a `command` check")
         inverse = base != kind
         weight = self._weight(declared)
         if base in _METRICS:
             if inverse:
-                raise Untranslatable("this metric has no opposite")
+                raise Untranslatable("this metric cannot be negated")
             return Translated(metric=_METRICS[base], threshold=_number(declared.get("threshold")), weight=weight)
         if base == "javascript":
             return Translated(kind="rule", params=self._script(declared, variables, inverse), weight=weight)
         value = self._value(declared, base, variables)
         if base in _JUDGED:
             if inverse:
-                raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
+                raise Untranslatable("a judge's assertion cannot be negated", "write the rubric in the opposite sense")
             check, make = _JUDGED[base]
             return Translated(kind=check, params=make(value, declared), weight=weight)
         if base in _RULES:
@@ -178,7 +178,7 @@ def _number(value: object) -> float | None:
     if value is None or (isinstance(value, str) and is_template(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Untranslatable(f"it has {value!r} where a number belongs")
+        raise Untranslatable(f"it has {value!r} instead of a number")
     return float(value)
 
 
@@ -293,7 +293,7 @@ def _rule(op: str, key: str, read: Callable[[object], object], more: Mapping[str
 def _tools_used(value: object, _declared: object) -> Rule:
     """A rule that each of these tools was called, for any format of the list of calls or messages."""
     if is_object(value) and set(value) - {"name"}:
-        raise Untranslatable("it counts calls, or has a pattern", _CALLS)
+        raise Untranslatable("it counts calls or uses a pattern", _CALLS)
     names = texts_in(as_list(value) or [as_map(value).get("name", value)])
     if not names or not all(names):
         raise Untranslatable("it names no tool", "give it a `value`")
@@ -343,14 +343,14 @@ _METRICS: Mapping[str, str] = {
     "context-relevance": "context_relevance",
 }
 NOTES: Mapping[str, str] = {
-    "llm-rubric": "llm-rubric is the check conformity: the judge says yes or no, and thresholds fall away",
-    "g-eval": "g-eval is the check conformity: the judge says yes or no instead of grading",
-    "factuality": "factuality is the check correctness: the classes A to E become yes or no",
+    "llm-rubric": "llm-rubric becomes the check conformity: the judge says yes or no, and thresholds are dropped",
+    "g-eval": "g-eval becomes the check conformity: the judge says yes or no instead of grading",
+    "factuality": "factuality becomes the check correctness: the classes A to E become yes or no",
     "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
     "context-faithfulness": "metrics over contexts score every case that has contexts",
-    "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
-    "javascript": "scripts run as they are (docs/from-promptfoo.md); of a grade the rule keeps whether it passes",
-    "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service gives: docs/agents.md",
+    "contains-json": "contains-json only accepts JSON here; promptfoo also accepts YAML-like text such as {note}",
+    "javascript": "scripts run unchanged (docs/from-promptfoo.md); of a grade the rule only keeps pass or fail",
+    "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service returns: docs/agents.md",
     "latency": "latency and cost are those of the run's own answers",
 }
 """Differences to promptfoo, by type of assertion."""

@@ -119,7 +119,7 @@ class TestReader:
                     "tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`"
                 )
             elif "path" in test and not {"vars", "assert", "providerOutput"} & set(test):
-                self.ledger.leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
+                self.ledger.leave("tests", "tests", spot, "a program with a configuration makes them", PROGRAM)
             else:
                 yield test, place(test, spot), base
 
@@ -131,7 +131,7 @@ class TestReader:
             return
         if PROGRAM_FILE.search(plain) or plain.endswith((".xlsx", ".xls")):
             hint = PROGRAM if PROGRAM_FILE.search(plain) else "save it as CSV"
-            self.ledger.leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
+            self.ledger.leave("tests", f"tests {name}", where, "they are in a program or a spreadsheet", hint)
             return
         try:
             paths = self.folder.matching(plain, self.base, where)
@@ -214,7 +214,7 @@ class TestReader:
             return value
         file = value.removeprefix("file://")
         if PROGRAM_FILE.search(file):
-            self.ledger.leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
+            self.ledger.leave("variables", f"variable {name}", where, f"the program {file} makes it", PROGRAM)
             return ""
         contents: list[object] = []
         for path in self.folder.matching(file, base, where):
@@ -234,14 +234,14 @@ def unknown_options(declared: object) -> list[str]:
 
 
 REASONS: Mapping[str, tuple[str, str]] = {
-    "provider": ("a run has one target for all its cases", "choose it for the run: target=..."),
+    "provider": ("a run has one target for all cases", "choose it for the run: target=..."),
     "assertScoringFunction": ("it is a program", "write a metric of the kind composite: docs/metrics.md"),
     "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
     "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
-    "transformVars": ("it changes the variables by a program", "write the changed values into the file"),
+    "transformVars": ("its program changes the variables", "write the changed values into the file"),
     "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
-    "storeOutputAs": ("an answer is not a variable of another case", "give the cases earlier turns as `messages`"),
-    "timeout": ("how long an answer may take is the target's key", "target.timeout_s=SECONDS"),
+    "storeOutputAs": ("a case cannot use another case's answer", "give the cases earlier turns as `messages`"),
+    "timeout": ("time limits of answers are a key of the target", "target.timeout_s=SECONDS"),
     "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
 }
 

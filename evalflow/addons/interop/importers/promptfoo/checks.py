@@ -65,8 +65,8 @@ class CheckWriter:
             return checks, fields
         fate = self._fate(asserts, "groups", "the weights and the threshold of a test", where)
         if any(len(several) != 1 for several in made):
-            hint = "its other assertions are checks; without it their sum would mean something else"
-            fate.failure = Untranslatable("an assertion of the test is not among its checks", hint)
+            hint = "the other assertions become single checks; without this one their sum would mean something else"
+            fate.failure = Untranslatable("an assertion of the test has no equivalent check", hint)
         fate.failure = fate.failure or _no_share(checks, threshold)
         if fate.failure:
             return checks, fields
@@ -118,8 +118,8 @@ class CheckWriter:
         checks = [check for several in made for check in several]
         threshold = declared.get("threshold")
         if not made or any(len(several) != 1 for several in made):
-            hint = "its other assertions are checks; without it their sum would mean something else"
-            fate.failure = fate.failure or Untranslatable("an assertion in it is not among its checks", hint)
+            hint = "the other assertions become single checks; without this one their sum would mean something else"
+            fate.failure = fate.failure or Untranslatable("an assertion in it has no equivalent check", hint)
         fate.failure = fate.failure or _no_share(checks, threshold)
         if fate.failure is not None:
             return checks
@@ -146,7 +146,7 @@ class CheckWriter:
         if translated.metric == "context_recall":
             reference = declared.get("value")
             if not isinstance(reference, str):
-                raise Untranslatable("it has no text to look for in the context", "give it a `value`")
+                raise Untranslatable("it has no text to search for in the context", "give it a `value`")
             fields["reference"] = render(reference, variables)
         self.judged = True
         self.metrics.setdefault(translated.metric, translated.threshold)
@@ -192,10 +192,10 @@ def _no_share(checks: Sequence[Mapping[str, object]], threshold: object) -> Untr
     """Why the checks have no weighted share to compare a threshold with."""
     share = as_number(threshold)
     if threshold is not None and (share is None or not 0 <= share <= 1):
-        return Untranslatable(f"its threshold {threshold} is not a share of the weight", "write a number from 0 to 1")
+        return Untranslatable(f"its threshold {threshold} is not a share in 0..1", "write a number from 0 to 1")
     if any("threshold" in as_map(check["params"]) for check in checks if check["identifier"] == "group"):
-        hint = "give the set no threshold, or the test neither weights nor a threshold"
-        return Untranslatable("it counts the share of a set that has a threshold of its own", hint)
+        hint = "remove the set's threshold, or the test's weights and threshold"
+        return Untranslatable("it counts the share of a set that has its own threshold", hint)
     if not any(check.get("weight", 1.0) for check in checks):
         return Untranslatable("all its weights are 0", "give one a weight")
     return None

@@ -48,17 +48,17 @@ from evalflow.values.jsonvalues import as_list, as_map
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
 _KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})
 _REASONS: Mapping[str, tuple[str, str]] = {
-    "env": ("variables are never written", "set them in your shell, or in .env"),
+    "env": ("environment variables are not imported", "set them in your shell, or in .env"),
     "extensions": ("they are programs", "change the data or the target instead"),
     "nunjucksFilters": ("they are programs", "write the filtered text"),
-    "redteam": ("evalflow writes no attacks", "import the attacks that it wrote as tests"),
+    "redteam": ("evalflow does not generate attacks", "import the attacks that promptfoo generated as tests"),
     "derivedMetrics": ("sums over metrics are another kind of metric", "write a metric of the kind composite"),
     "evaluateOptions": ("evalflow has its own keys for speed and repeats", "see concurrency and repeats"),
     "outputPath": ("every run has its own folder", "see outputs/"),
     "assert": ("only tests and defaultTest have assertions", "write it under defaultTest, and import again"),
-    "targets": ("the file has providers too, which count", "name them all under providers"),
-    "version": ("there is only one version of the format", ""),
-    "assertionTemplates": ("the assertions that refer to them are taken", ""),
+    "targets": ("the file also has providers, which are used instead", "list them all under providers"),
+    "version": ("the format has only one version", ""),
+    "assertionTemplates": ("assertions that refer to them are imported", ""),
 }
 
 
@@ -101,10 +101,10 @@ def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
         raise suite.ledger.nothing_taken(Problem("it has no tests", config.at("tests")), "tests")
     if not tests and "redteam" in config:
         hint = "have promptfoo write them (promptfoo redteam generate), and import its redteam.yaml"
-        what = "it has a redteam section and no tests: evalflow writes no attacks"
+        what = "it has a redteam section but no tests, and evalflow does not generate attacks"
         raise UserError(Problem(what, config.at("redteam"), hint))
     if not tests and columns[0].prompt.text == "":
-        what = "it has neither tests nor prompts that could be taken"
+        what = "it has no tests or prompts that can be imported"
         raise suite.ledger.nothing_taken(Problem(what, shown(path)))
     tests = tests or [_bare(suite)]
     datasets = write_cases(suite.source, suite.imported, tests, columns, checks)
@@ -121,7 +121,7 @@ def _answered(suite: _Suite, columns: Sequence[PromptColumn]) -> Iterator[Prompt
         if column.dataset:
             yield column
         else:
-            why = "no test is for it, or sets the variables of its prompt"
+            why = "no test uses it, or no test sets the variables of its prompt"
             suite.ledger.leave("experiments", f"experiment {column.key}", column.prompt.where, why)
 
 
@@ -142,7 +142,7 @@ def _settings(suite: _Suite) -> None:
     twice = {"targets"} if "providers" in suite.config else set[str]()
     for key in suite.config:
         if key not in _KNOWN or key in twice:
-            reason = ("they are templates of YAML, and taken where they are used", "") if key.startswith("x-") else None
+            reason = ("they are YAML templates, imported where they are used", "") if key.startswith("x-") else None
             why = reason or _REASONS.get(key, NO_LIKE)
             suite.ledger.leave("settings", key, suite.config.at(key), *why)
     options = _options(suite)
@@ -270,7 +270,10 @@ def _asked_with(provider: SourceProvider, prompt: SourcePrompt) -> SourceProvide
 def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:
     """List the settings of a provider that are not sent."""
     for name in names:
-        reason, hint = "evalflow does not know it as a parameter", "if the endpoint reads it: target.parameters"
+        reason, hint = (
+            "evalflow does not know it as a parameter",
+            "if the endpoint accepts it, set it in target.parameters",
+        )
         if re.search("tool|function", name):
             reason, hint = "targets of this kind have no tools", "write target=agent by hand: docs/agents.md"
         suite.ledger.leave("settings", f"config.{name} of {whose}", where, reason, hint)

@@ -47,7 +47,7 @@ def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
         for row in reader:
             where = f"{shown(path)}:{reader.line_num}"
             if None in row or None in row.values():
-                what = f"the row has not as many cells as the header, which has {len(reader.fieldnames or ())}"
+                what = f"the row has more or fewer cells than the header, which has {len(reader.fieldnames or ())}"
                 raise UserError(Problem(what, where))
             yield row, where
     except csv.Error as error:

@@ -21,7 +21,7 @@ _ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", 
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|sh|bat|exe|go|rb)(:[\w.]+)?\Z")
 _SEPARATOR = re.compile(r"^---\r?$", re.MULTILINE)
 _CHAT = re.compile(r"\s*-\s+role:")
-PROGRAM = "have the program write its prompts to files, and name these"
+PROGRAM = "let the program write its prompts to files, and name the files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PromptReader:
         if ("\n" not in text and _PROGRAMS.search(name)) or text.startswith("exec:"):
             raise Untranslatable(f"it is the program {name}", PROGRAM)
         if re.match(r"(portkey|langfuse|helicone)://", text):
-            raise Untranslatable("it is kept in another service", "write its text into the file")
+            raise Untranslatable("it is stored in another service", "write its text into the file")
         if not is_file:
             yield SourcePrompt(text, label or text, where)
             return
@@ -146,7 +146,7 @@ def _messages(text: str) -> list[tuple[str, str]] | None:
     except Broken:
         if '"role"' in text:
             hint = "write the messages as YAML, with the templates as texts in them"
-            raise Untranslatable("its chat messages are JSON only once the template is filled", hint) from None
+            raise Untranslatable("its chat messages are JSON only after the template is filled", hint) from None
         return None
     messages = objects_in(value)
     if messages is None or not all("role" in message for message in messages):
@@ -161,7 +161,7 @@ def _content(content: object) -> str:
             raise Untranslatable("it has images or other parts that are not text", "evalflow sends text")
         return "\n".join(parts)
     if not isinstance(content, str):
-        raise Untranslatable("a message of it has no text", "give each message a `content`")
+        raise Untranslatable("one of its messages has no text", "give each message a `content`")
     return content
 
 

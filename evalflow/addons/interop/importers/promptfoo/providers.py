@@ -158,21 +158,21 @@ def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool =
     """
     name = provider.id
     if provider.odd:
-        raise Untranslatable(f"it has {', '.join(provider.odd)}", "let your service change what it is asked and says")
+        raise Untranslatable(f"it has {', '.join(provider.odd)}", "make these changes in your service")
     if name == "echo":
         return TargetOption({"kind": "recorded", "name": provider.label}, [], echoes=True)
     if name.startswith(("http:", "https:")) or name in ("http", "https"):
         return _http(provider, key, prompt)
     family, _, rest = name.partition(":")
     if name.startswith(("file:", "exec:", "python:", "webhook:", "package:", "ws:", "wss:")) or _PROGRAMS.search(name):
-        raise Untranslatable(f"it is a program or a service of its own: {name[:80]}", COMMAND)
+        raise Untranslatable(f"it is a program or a special service: {name[:80]}", COMMAND)
     if family not in _BUILT_IN:
         raise Untranslatable(
             f"evalflow has no equivalent of {name[:80]}", "target=openai with the base_url of a compatible API"
         )
     kind, _, model = rest.partition(":")
     if kind in _OTHER_KINDS:
-        raise Untranslatable(f"{family}:{kind} does not answer a chat", "target=openai with a chat model")
+        raise Untranslatable(f"{family}:{kind} is not a chat model", "target=openai with a chat model")
     return _model(provider, key, family, model if kind in _KINDS and model else rest, typed=judges)
 
 
@@ -243,7 +243,7 @@ def _from_environment(declared: str, path: str | None = None) -> str | Secret:
 def _address(declared: str, path: str) -> str:
     url = declared if "://" in declared else f"https://{declared}"
     if "@" in urlsplit(url).netloc:
-        raise Untranslatable("its address has a password in it", "give the key by its variable")
+        raise Untranslatable("its address has a password in it", "name the variable with the key instead")
     return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else path)
 
 
@@ -295,9 +295,9 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
     reply = config.get("transformResponse") or config.get("responseParser")
     dotted = _DOTTED.match(reply.strip()) if isinstance(reply, str) else None
     if reply and not dotted:
-        raise Untranslatable("its reply is read by a program", "write target=http by hand: docs/targets.md")
+        raise Untranslatable("a program reads its reply", "write target=http by hand: docs/targets.md")
     if not dotted:
-        raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
+        raise Untranslatable("it does not say where the answer is in the reply", "give it a transformResponse")
     values["answer"] = "$" + dotted[1].replace("?.[", "[").replace("?", "")
     if dotted[2]:
         notes.append(
@@ -367,7 +367,7 @@ def judge_of(provider: SourceProvider) -> JudgeChoice:
     """The judge equivalent to a grading provider; Untranslatable if there is none."""
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
-        raise Untranslatable("evalflow has no judge like it", "choose the judge of the run: judge=...")
+        raise Untranslatable("evalflow has no equivalent judge", "choose the judge of the run: judge=...")
     target = target_of(provider, "judge", "", judges=True)
     values = target.values
     kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")

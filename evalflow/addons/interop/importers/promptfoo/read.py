@@ -26,11 +26,11 @@ def read_promptfoo(source: ImportSource) -> ImportedConfig:
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path)))
     if path.suffix.lower() in (".js", ".ts", ".mjs", ".cjs", ".py"):
-        hint = "write what it exports as YAML or JSON; evalflow runs no program to import it"
+        hint = "write its export as YAML or JSON; evalflow does not run programs to import them"
         raise UserError(Problem("it is a program", shown(path), hint))
     if path.suffix.lower() in (".csv", ".html", ".xml"):
         hint = "write it as JSON: promptfoo export eval ID -o results.json"
-        raise UserError(Problem("results in this form have not all that was recorded", shown(path), hint))
+        raise UserError(Problem("results in this format lack some of the recorded data", shown(path), hint))
     return read_results(source, path) if _has_results(path) else read_suite(source, path)
 
 

@@ -154,8 +154,8 @@ def _take(results: _Results, row: Columns) -> None:
     number = row.get("testIdx")
     number = number if isinstance(number, int) and 0 <= number < 10**8 else column.file.count
     if not column.is_new(number):
-        hint = "a run with repeats has other numbers; import one run at a time"
-        ledger.left("answers", f"a second answer of {column.label}", row.where, "the case has an answer already", hint)
+        hint = "import one run at a time; in a run with repeats the case numbers differ"
+        ledger.left("answers", f"a second answer of {column.label}", row.where, "the case already has an answer", hint)
         return
     test, declared = row.child("testCase"), dict(as_map(row.get("vars")))
     try:
@@ -324,4 +324,4 @@ def _declare(results: _Results, file: str) -> None:
     if not results.checks.judged:
         imported.unjudged |= set(imported.experiments)
     imported.notes.extend(results.checks.notes)
-    imported.notes.append("prompts and providers are taken from the configuration: import it as well")
+    imported.notes.append("for prompts and providers import the configuration as well")

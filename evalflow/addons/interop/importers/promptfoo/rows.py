@@ -122,7 +122,7 @@ def _cases(tests: Sequence[SourceTest]) -> Iterator[_Case]:
             try:
                 yield _Case(number, test, rendered_variables(declared))
             except Untranslatable as failure:
-                hint = failure.hint or "write the variable out"
+                hint = failure.hint or "replace the variable by its value"
                 yield _Case(number, test, {}, Untranslatable(failure.reason, hint))
 
 
@@ -153,7 +153,7 @@ def _leave(imported: ImportedConfig, case: _Case, faults: Sequence[Untranslatabl
     """List a case that no column can use, with the first reason."""
     fault = next((item for item in faults if item is not None and item.reason), None)
     if fault is None:
-        fault = Untranslatable("it is for prompts or providers that are not taken")
+        fault = Untranslatable("it is for prompts or providers that are not imported")
     what = f"a case of test {case.test.description or case.number}"
     imported.ledger.found("cases")
     imported.ledger.left("cases", what, case.test.where, fault.reason, fault.hint)

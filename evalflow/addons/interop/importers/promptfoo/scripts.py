@@ -39,10 +39,10 @@ def rule_of(script: str, *, inverse: bool = False, threshold: float | None = Non
         raise Untranslatable("it has no script", "give it a `value`")
     if found := _ELSEWHERE.search(script):
         needed = found[0].strip().rstrip("(. ")
-        raise Untranslatable(f"it needs {needed}, which a rule does not have: {shown}", COMMAND)
+        raise Untranslatable(f"it needs {needed}, which rules do not have: {shown}", COMMAND)
     if "\n" in script.strip() and not re.search(r"\breturn\b", script):
         hint = "write `return` before its last expression"
-        raise Untranslatable("it returns nothing, so that promptfoo fails it for every answer", hint)
+        raise Untranslatable("it returns nothing, so promptfoo fails every answer", hint)
     rule: Rule = {"op": "javascript", "script": script.strip()}
     rule |= {"parsed": True} if _AS_OBJECT.search(script) else {}
     rule |= {} if threshold is None else {"least": threshold}

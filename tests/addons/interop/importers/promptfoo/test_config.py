@@ -311,7 +311,7 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         ("prompts: [file://../../]\nproviders: [echo]", "is outside of"),
         ("prompts: [a]\nproviders: [echo]\ntests: file://no/*.yaml", "matches no file"),
         ("prompts: [a]\ntests: [{$ref: '#/nowhere'}]", "leads nowhere"),
-        ("prompts: [a]\nx: {$ref: '#/x'}", "leads to itself"),
+        ("prompts: [a]\nx: {$ref: '#/x'}", "is circular"),
         ("a: &a [x,x]\nb: &b [*a,*a]\nprompts: &p [*p]", "too many values"),
         (f"prompts: [a]\ntests: [{{vars: {{{', '.join(f'v{i}: [a, b]' for i in range(24))}}}}}]", "make 16,777,216"),
     ],

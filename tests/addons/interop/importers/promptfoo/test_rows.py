@@ -102,14 +102,14 @@ tests:
     assert [case["vars"]["q"] for case in rows(found)] == ["three", "four"]
     assert found.ledger.counts()["tests"] == (4, 2, 2)
     assert left(found) == [
-        "test: it names photo.png, and evalflow sends text",
+        "test: it names photo.png, but evalflow only sends text",
         "test: it names the file notes.txt, which is not text in UTF-8",
-        "assert contains: it names photo.png, and evalflow sends text",
+        "assert contains: it names photo.png, but evalflow only sends text",
     ]
 
 
 def test_attacks_that_are_not_written_yet_are_refused(read: Read) -> None:
-    with pytest.raises(UserError, match="redteam section and no tests: evalflow writes no attacks"):
+    with pytest.raises(UserError, match="redteam section but no tests: evalflow does not generate attacks"):
         read("prompts: ['{{prompt}}']\ntargets: [openai:m]\nredteam: {plugins: [pii], purpose: a desk}")
     found = read("prompts: ['{{prompt}}']\ntargets: [openai:m]\nredteam: {}\ntests: [{vars: {prompt: Hi}}]")
     assert [entry.what for entry in found.ledger.left_out] == ["redteam"]
