@@ -111,7 +111,7 @@ async def test_a_run_needs_a_budget(folder: Path) -> None:
 async def test_what_an_assistant_could_be_misled_into_is_refused(override: str, folder: Path) -> None:
     done, said = await call("check", overrides=[*RAG, override])
     assert not done, said
-    assert "not taken here" in said
+    assert "not allowed here" in said
 
 
 async def test_runs_elsewhere_are_not_read(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -122,7 +122,7 @@ async def test_runs_elsewhere_are_not_read(folder: Path, tmp_path_factory: pytes
     for run in (str(other), "../other", "outputs/link", "--help"):
         done, said = await call("summary", run=run)
         assert not done
-        assert "is not a folder of a run here" in said
+        assert "is not a run's folder below the working directory" in said
 
 
 @pytest.mark.slow

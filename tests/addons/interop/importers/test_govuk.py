@@ -105,7 +105,7 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     assert other["model"] == "eu.amazon.nova-pro-v1:0"
     assert (other["api_key_env"], other["mode"]) == ("AWS_BEARER_TOKEN_BEDROCK", "md_json")
     assert imported.judges["govuk_rag_answers_judge"]["model"] == "gpt-4o"
-    assert "metric factual_correctness is factual_precision, which is what it measured" in imported.notes[0]
+    assert "metric factual_correctness became factual_precision, which is what it measured" in imported.notes[0]
     left = {entry.what: f"{entry.reason} {entry.hint}" for entry in imported.ledger.left_out}
     assert list(left) == [
         "metric factual_precision",
@@ -219,7 +219,7 @@ def test_the_task_is_told_by_the_data_where_the_name_says_nothing() -> None:
     path = written("mine", {"question": "q", "confidence_score": 0.5})
     assert list(read_config(path).experiments) == ["govuk_question_router"]
     path = written("mine", {"question": "q"})
-    with pytest.raises(UserError, match="nothing in it says which task"):
+    with pytest.raises(UserError, match="it does not show which task"):
         read_config(path)
 
 
@@ -228,7 +228,7 @@ def test_the_task_is_told_by_the_data_where_the_name_says_nothing() -> None:
     [
         ({"n_runs": 0}, "n_runs: Input should be greater than or equal to 1"),
         ({"input_path": "away.jsonl"}, "input_path: there is no away.jsonl"),
-        ({"metrics": [metric("toxicness")]}, "no metric of it is known"),
+        ({"metrics": [metric("toxicness")]}, "it has no known metric"),
         ({"metrics": [{**metric("bias"), "threshold": 2}]}, "metrics.0.threshold: Input should be less"),
     ],
 )

@@ -55,7 +55,7 @@ def test_keys_and_items_know_their_lines(read: Any, text: str) -> None:
         ("a: &a [*a]", "too many values"),
         ("[" * 20_000 + "]" * 20_000, "nested more than 100 deep"),
         ("{a: " * 20_000 + "1" + "}" * 20_000, "nested more than 100 deep"),
-        ("? [a]\n: 1", "a key must be a text"),
+        ("? [a]\n: 1", "a key must be text"),
         ("<<: 3", "<< needs an object"),
     ],
 )

@@ -59,7 +59,7 @@ def test_variables_may_use_others() -> None:
         ("{% include 'a' %}", "include"),
         ("{{ a", "template"),
         ("{{ a | own }}", "own"),
-        ("{{ _conversation }}", "only the tool knows"),
+        ("{{ _conversation }}", "only promptfoo has"),
         ("{% for i in range(100000000) %}x{% endfor %}", "template"),
     ],
 )

@@ -171,7 +171,7 @@ def test_each_key_of_a_row_is_kept_or_listed_and_broken_rows_are_listed(tmp_path
     assert kept["results"] == [graded]
     assert counts(found)["cases"] == (6, 1, 5)
     reasons = " ".join(one.reason for one in found.ledger.left_out)
-    for said in ("broken JSON", "neither item nor datasource_item", "it asks nothing", "output_text is an object"):
+    for said in ("broken JSON", "no object item or datasource_item", "it asks nothing", "output_text is an object"):
         assert said in reasons
 
 

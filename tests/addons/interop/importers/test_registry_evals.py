@@ -81,7 +81,7 @@ def test_samples_alone_are_matched(registry: Path) -> None:
     path = registry / "data/own/samples.jsonl"
     found = read_openai_evals(ImportSource(path, "old", registry / "scratch"))
     assert counts(found)["cases"] == (3, 2, 1)
-    assert "here it is match" in found.notes[0]
+    assert "match is assumed" in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_samples_are_of_use_without_their_grader(registry: Path, kind: str, args
 @pytest.mark.parametrize(
     ("kind", "args", "said"),
     [
-        (f"{BASIC}.match:Match", {"samples_jsonl": "nowhere.jsonl"}, "which is not there"),
+        (f"{BASIC}.match:Match", {"samples_jsonl": "nowhere.jsonl"}, "which does not exist"),
         (f"{BASIC}.match:Match", {"samples_jsonl": "/etc/passwd"}, "is outside of"),
         (f"{BASIC}.match:Match", {"samples_jsonl": None}, "it names no samples_jsonl"),
     ],

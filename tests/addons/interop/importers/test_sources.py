@@ -26,7 +26,7 @@ def test_links_stay_in_the_folder(tmp_path: Path) -> None:
         assert "config.yaml:3" in said(caught)
         assert f"--root {tmp_path}" in said(caught)
     assert SourceFolder.of(inner / "config.yaml", tmp_path).find("../secret.txt", inner, "").name == "secret.txt"
-    with pytest.raises(UserError, match="which is not there"):
+    with pytest.raises(UserError, match="which does not exist"):
         folder.find("nowhere.txt", inner, "config.yaml:4")
     with pytest.raises(UserError, match="matches no file"):
         folder.matching("*.csv", inner, "config.yaml:4")

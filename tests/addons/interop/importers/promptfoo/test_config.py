@@ -261,7 +261,7 @@ tests:
     assert (params[2]["least"], params[2]["inverse"]) == (0.5, True)
     assert [entry.reason.partition(":")[0] for entry in found.ledger.left_out] == [
         "it runs the program module.mjs",
-        "it needs import, which a rule does not have",
+        "it needs import, which rules do not have",
     ]
 
 
@@ -307,10 +307,10 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         ("- a\n- b", "it is not a configuration of promptfoo"),
         ("name: x", "it is not a configuration of promptfoo"),
         ("prompts: [a]\nprompts: [b]", "the key 'prompts' is given twice"),
-        ("prompts: [file://nowhere.txt]\nproviders: [echo]", "which is not there"),
+        ("prompts: [file://nowhere.txt]\nproviders: [echo]", "which does not exist"),
         ("prompts: [file://../../]\nproviders: [echo]", "is outside of"),
         ("prompts: [a]\nproviders: [echo]\ntests: file://no/*.yaml", "matches no file"),
-        ("prompts: [a]\ntests: [{$ref: '#/nowhere'}]", "leads nowhere"),
+        ("prompts: [a]\ntests: [{$ref: '#/nowhere'}]", "is broken"),
         ("prompts: [a]\nx: {$ref: '#/x'}", "is circular"),
         ("a: &a [x,x]\nb: &b [*a,*a]\nprompts: &p [*p]", "too many values"),
         (f"prompts: [a]\ntests: [{{vars: {{{', '.join(f'v{i}: [a, b]' for i in range(24))}}}}}]", "make 16,777,216"),

@@ -109,7 +109,7 @@ tests:
 
 
 def test_attacks_that_are_not_written_yet_are_refused(read: Read) -> None:
-    with pytest.raises(UserError, match="redteam section but no tests: evalflow does not generate attacks"):
+    with pytest.raises(UserError, match="redteam section but no tests, and evalflow does not generate attacks"):
         read("prompts: ['{{prompt}}']\ntargets: [openai:m]\nredteam: {plugins: [pii], purpose: a desk}")
     found = read("prompts: ['{{prompt}}']\ntargets: [openai:m]\nredteam: {}\ntests: [{vars: {prompt: Hi}}]")
     assert [entry.what for entry in found.ledger.left_out] == ["redteam"]
