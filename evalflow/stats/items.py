@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, UPPER, ArrayLike, Floats, Ints, cluster_codes
 from evalflow.stats.paired import adjust
-from evalflow.stats.quantiles import normal_quantile, quantile
+from evalflow.stats.quantiles import normal_quantile, quantile, student_tail
 
 FEWEST_SYSTEMS = 5
 """With fewer systems discrimination is undefined: in one of 20 cases four points correlate by chance with 0.95."""
@@ -45,8 +45,6 @@ class Items:
 
 def items(scores: ArrayLike) -> Items:
     """The item statistics of scores of shape (cases, systems), with higher as better."""
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
     table = np.asarray(scores, dtype=np.float64)
     cases, systems = table.shape
     mean, spread = table.mean(axis=1), table.std(axis=1, ddof=1)
@@ -63,24 +61,23 @@ def items(scores: ArrayLike) -> Items:
     with np.errstate(divide="ignore"):
         half = normal_quantile(UPPER) / np.sqrt(systems - 3)
         low, high = np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)
-        below = stdtr(systems - 2, r * np.sqrt((systems - 2) / (1 - r**2)))
+        below = student_tail(systems - 2, r * np.sqrt((systems - 2) / (1 - r**2)))
     p = np.where(known, np.maximum(below, _least_p(table)), np.nan)
     return Items(mean, spread, r, low, high, adjust(p, "bh"))
 
 
 def _least_p(table: Floats) -> Floats:
     """One divided by the number of distinct orders of each case's scores."""
-    from scipy.special import gammaln  # pyright: ignore[reportMissingTypeStubs]
-
     systems = table.shape[1]
+    log_factorials: Floats = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, systems + 1)))])
     ordered = np.sort(table, axis=1)
     starts = np.ones(table.shape, dtype=bool)
     starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     runs = np.cumsum(starts.ravel()) - 1
     sizes = np.bincount(runs)
     of_case = np.nonzero(starts.ravel())[0] // systems
-    ties = np.bincount(of_case, gammaln(sizes + 1.0), table.shape[0])
-    return np.exp(ties - gammaln(systems + 1.0))
+    ties = np.bincount(of_case, log_factorials[sizes], table.shape[0])
+    return np.exp(ties - log_factorials[systems])
 
 
 FEWEST_TO_MEASURE = 4  # with fewer systems too few are left to choose by and to measure with

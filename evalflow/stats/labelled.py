@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, mean_ranks, n_clusters, no_interval
@@ -235,15 +235,25 @@ def _mann_whitney(a: Floats, b: Floats) -> float:
     """p-value by the normal approximation with tie and continuity corrections; exact for few values without ties."""
     both = np.concatenate([a, b])
     tied, n = np.unique(both, return_counts=True)[1].astype(np.float64), both.size
-    if tied.max() == 1 and min(a.size, b.size) <= _FEW_RANKED:
-        from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-        untyped: Any = stats
-        return float(untyped.mannwhitneyu(a, b, method="exact").pvalue)
     u = float(mean_ranks(both)[: a.size].sum()) - a.size * (a.size + 1) / 2
+    if tied.max() == 1 and min(a.size, b.size) <= _FEW_RANKED:
+        return exact_mann_whitney(round(u), a.size, b.size)
     variance = a.size * b.size / 12 * (n + 1 - float((tied**3 - tied).sum()) / (n * (n - 1)))
     z = (abs(u - a.size * b.size / 2) - 0.5) / math.sqrt(variance)
     return min(1.0, math.erfc(z / math.sqrt(2)))
+
+
+def exact_mann_whitney(u: int, n_a: int, n_b: int) -> float:
+    """Two-sided p-value of U without ties, by counting the orders with the coefficients of a Gaussian binomial."""
+    few, many = sorted((n_a, n_b))
+    end = min(u, n_a * n_b - u) + 1
+    orders = [1] + [0] * (end - 1)
+    for i in range(1, few + 1):
+        for at in range(end - 1, many + i - 1, -1):
+            orders[at] -= orders[at - many - i]
+        for at in range(i, end):
+            orders[at] += orders[at - i]
+    return min(1.0, 2 * sum(orders) / math.comb(n_a + n_b, few))
 
 
 def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:

@@ -13,7 +13,7 @@ from evalflow.lazy import np
 from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import CONFIDENCE, UPPER, ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
-from evalflow.stats.quantiles import heads, quantile, upper_tail
+from evalflow.stats.quantiles import heads, quantile, student_tail, upper_tail
 from evalflow.stats.rare import NO_RARE_CHANGES, RareChanges, rare_changes, rare_interval, rare_t
 from evalflow.stats.skewness import mean_skewness, unreliable, unseen_outliers
 
@@ -263,15 +263,13 @@ class WithinMargin:
 
 def within_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> WithinMargin | None:
     """Test a difference against a margin, by the variance of its interval; None without a standard error."""
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
     if found.difference is None or found.std_error is None or found.df is None:
         return None
     sign = 1 if higher_is_better else -1
     worse, better = (
         sign * rare_t(found.difference, found.std_error, found.rare, at) for at in (-sign * margin, sign * margin)
     )
-    lower, upper = float(stdtr(found.df, -worse)), float(stdtr(found.df, better))
+    lower, upper = float(student_tail(found.df, -worse)), float(student_tail(found.df, better))
     return WithinMargin(lower, max(lower, upper))
 
 

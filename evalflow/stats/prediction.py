@@ -55,7 +55,7 @@ from evalflow.stats.labelled import (
 )
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import POWER, cases_for_rate_width, cases_for_width
-from evalflow.stats.quantiles import quantile
+from evalflow.stats.quantiles import quantile, student_quantile
 from evalflow.stats.skewness import mean_skewness, unreliable
 
 if TYPE_CHECKING:
@@ -474,10 +474,8 @@ class Spread:
 
 
 def _t_quantile(p: float, labels: ArrayLike) -> Floats:
-    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
-
-    found: Floats = stdtrit(np.asarray(labels, dtype=np.float64) - 1, p)
-    return found
+    df = np.asarray(labels, dtype=np.float64) - 1
+    return student_quantile(df, p) if p >= 0.5 else -student_quantile(df, 1 - p)
 
 
 def observed_spread(

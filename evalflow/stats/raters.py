@@ -10,6 +10,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import ArrayLike, Estimated, Floats, Ints, cluster_codes, mean_ranks, undefined
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
+from evalflow.stats.quantiles import student_tail
 
 Level = Literal["ordinal", "interval"]
 # More clusters than this are first merged at random into parcels: the same variance at far less cost.
@@ -282,9 +283,7 @@ def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
 
 def _below(d: Floats) -> float:
     """One-sided p-value of the hypothesis that the mean is EPSILON or more."""
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
     error = float(d.std(ddof=1)) / np.sqrt(d.size)
     if not error > 0:
         return float(d.mean() >= EPSILON)
-    return float(stdtr(d.size - 1, (d.mean() - EPSILON) / error))
+    return float(student_tail(d.size - 1, (d.mean() - EPSILON) / error))

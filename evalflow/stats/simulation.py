@@ -15,8 +15,9 @@ from typing import Literal
 from evalflow.lazy import np
 from evalflow.stats.arrays import Floats, Ints
 from evalflow.stats.intervals import Moments, intervals, mean_error, moments, stacked
+from evalflow.stats.inverse import beta_quantile
 from evalflow.stats.paired import paired_difference
-from evalflow.stats.quantiles import quantile
+from evalflow.stats.quantiles import normal_quantile, quantile
 from evalflow.stats.variance import variance_df
 
 RUNS = 400
@@ -113,8 +114,6 @@ def guessed(
     Groups have about `size` cases. Each case takes its group's draw with probability sqrt(icc), so that cases of a
     group correlate by `icc`.
     """
-    from scipy.special import betaincinv, ndtri  # pyright: ignore[reportMissingTypeStubs]
-
     rng, groups = np.random.default_rng(_SEED), None
     at = (np.arange(_GUESSED) + _MIDDLE) / _GUESSED
     if size > 1 and icc > 0:
@@ -127,11 +126,11 @@ def guessed(
         return Population((at < mean).astype(np.float64), groups)
     if kind == "graded":
         weight = mean * (1 - mean) / sd**2 - 1
-        values = betaincinv(mean * weight, (1 - mean) * weight, at)
+        values = _each(lambda p: beta_quantile(mean * weight, (1 - mean) * weight, p), at)
     elif kind == "flips":
         values = (at > 1 - sd**2 / 2).astype(np.float64) - (at < sd**2 / 2)
     else:
-        values = mean + sd * ndtri(at)
+        values = mean + sd * _each(normal_quantile, at)
     effect = 1 if groups is None else max(1.0, 1 + (size - 1) * icc)
     return Population(values, groups).scaled(sd**2 * effect)
 
@@ -189,6 +188,10 @@ def widths(population: Population, n: int, *, unknown: bool = False, runs: int =
         rows.append(moments(scores, clusters, bounded=population.bounded))
     low, high = _ends(stacked(rows), bounded=population.bounded).T
     return high - low
+
+
+def _each(quantile_at: Callable[[float], float], at: Floats) -> Floats:
+    return np.array([quantile_at(p) for p in at.tolist()], dtype=np.float64)
 
 
 def _ends(rows: Moments, *, bounded: bool) -> Floats:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evalflow.lazy import np
 from evalflow.stats.arrays import ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import mean_error
+from evalflow.stats.inverse import chi_square_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,8 @@ def variance_limit(values: ArrayLike, clusters: ArrayLike | None, chance: float)
     It is df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933) with `variance_df`. Infinite for fewer
     than two cases or clusters, and if nothing varies.
     """
-    from scipy.special import chdtri  # pyright: ignore[reportMissingTypeStubs]
-
     df = variance_df(values, clusters)
-    return df / float(chdtri(df, chance)) if df else math.inf
+    return df / chi_square_quantile(df, 1 - chance) if df else math.inf
 
 
 def variance_df(values: ArrayLike, clusters: ArrayLike | None) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import LEVEL
+from evalflow.stats.inverse import beta_quantile
 from evalflow.stats.power import (
     cases_for_rate_width,
     cases_for_width,
@@ -251,9 +252,7 @@ class Planner:
 
 def _share_below(share: float, n: int, chance: float) -> float:
     """The upper limit of the true share, with this probability, from a share observed in n cases."""
-    from scipy.special import betaincinv  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(betaincinv(n * share + 0.5, n * (1 - share) + 0.5, chance))
+    return beta_quantile(n * share + 0.5, n * (1 - share) + 0.5, chance)
 
 
 def _nearer_half(rate: float, n: int, chance: float) -> float:
