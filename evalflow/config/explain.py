@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from evalflow.config.parameters import KNOWN
-from evalflow.config.valid_values import valid_text, with_line
 from evalflow.errors import Meant, Problem, unknown_name
 
 COMMAND_LINE = "command line"
@@ -85,6 +84,8 @@ def meanings_of(config: type[BaseModel]) -> dict[str, str]:
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
+    from evalflow.config.valid_values import valid_text, with_line  # needed only after a mistake
+
     path, keys, field = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
     changed = [override.partition("=")[0].lstrip("+~") for override in overrides]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import typing
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def _numbers(given: object, field: FieldInfo) -> Iterator[float]:
     """The number in a text such as `5k`, the default, and usual numbers."""
     if isinstance(given, str) and (found := re.search(r"-?\d+(?:\.\d+)?", given.replace(",", "").replace("_", ""))):
         yield from (int(float(found[0])), float(found[0]))
-    if isinstance(given, int | float):
+    if isinstance(given, int | float) and math.isfinite(given):
         yield from (round(given), abs(round(given)), abs(given), given / 100)  # the last: a percentage
     if field.default is not PydanticUndefined and isinstance(field.default, int | float):
         yield field.default
