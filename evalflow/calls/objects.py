@@ -92,7 +92,7 @@ class StoredFolder:
                 Problem(f"{address!r} is not a folder in object storage", where, "write s3://BUCKET/FOLDER")
             )
         if Connections.of_process() is not None:
-            what = "object storage cannot be held to this server's connections"
+            what = "object storage cannot be restricted to this server's connections"
             raise UserError(Problem(what, where, "copy the files to this server, or upload them"))
         self.address = f"{scheme}://{place}"
         self.copy = Path.cwd() / _COPIES / scheme / place
