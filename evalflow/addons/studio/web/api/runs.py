@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict
@@ -35,7 +34,7 @@ from evalflow.addons.studio.work.reruns import failed_only
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.addons.studio.work.space import Page
-from evalflow.errors import InfrastructureError
+from evalflow.errors import InfrastructureError, UserError
 from evalflow.report.html import report_policy
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -166,8 +165,12 @@ async def read_events(space: Space, found: Annotated[runs.Run, Depends(_found)])
             quiet = 0.0
         await asyncio.sleep(POLL_S)
         quiet += POLL_S
-        with contextlib.suppress(InfrastructureError):  # the next poll finds the database back
+        try:
             found = await to_thread.run_sync(runs.get_run, space, found.run_id)
+        except UserError:  # the run was deleted, or the session or the right has ended
+            return
+        except InfrastructureError:  # the next poll finds the database back
+            continue
 
 
 files_router = APIRouter(prefix="/runs/{run}/files", tags=["runs"])

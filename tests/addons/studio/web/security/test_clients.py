@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 
+from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.web.application import API
+from evalflow.addons.studio.work import people, projects
+from tests.addons.studio.web.conftest import working_in
 from tests.addons.studio.web.public import PublicServer, emit, received, serving_in_public
 
 pytestmark = pytest.mark.slow
@@ -81,6 +85,25 @@ def test_a_page_ends_with_its_session_and_with_its_rights(server: PublicServer) 
                 "/sign-in?next=%2Fruns"
             )
         change("PATCH", "/users/vera", {"is_disabled": False})
+
+
+def test_the_events_of_a_run_end_with_the_right_to_read_it(server: PublicServer) -> None:
+    with working_in(server.folder) as space, space.database.writing() as connection:
+        about = {"project_id": space.project_id, "run_id": "watched", "title": "", "bot": "helper", "state": "queued"}
+        about |= {"origin": "workspace", "composition": {}, "arguments": [], "folder": str(server.folder)}
+        runs.claim(connection, runs.create(connection, about), "elsewhere:1:1", time.time() + 3600)
+    with working_in(server.folder) as space:
+        people.add_user(space, "anna")
+        projects.set_role(space, "anna", "viewer")
+    with server.client(Cookie=server.sign_in("anna")) as anna:
+        with anna.stream("GET", f"{API}/runs/watched/events") as events:
+            lines = events.iter_lines()
+            assert next(lines) == "event: progress"
+            with working_in(server.folder) as space:
+                projects.remove_member(space, "anna")
+            rest = list(lines)  # the stream ends, rather than breaks
+        assert "event: end" not in rest
+        assert anna.get(f"{API}/runs/watched/events").status_code == 403
 
 
 def test_a_foreign_page_is_refused_over_https(server: PublicServer) -> None:
