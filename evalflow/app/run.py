@@ -13,7 +13,6 @@ import yaml
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.engines import close_engines
-from evalflow.app.core.objective import objective_value
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
 from evalflow.app.core.planned import moved_here
@@ -105,6 +104,8 @@ class _Jobs:
             self.codes.append(run(order, self.screen))
             objective = order.composed.storable.get("objective")
             if objective is not None and self.codes[-1] in (0, 1):
+                from evalflow.app.core.objective import objective_value
+
                 return objective_value(job.folder, objective)
         except WaitingError as error:
             self.screen.waiting(error, job.folder)

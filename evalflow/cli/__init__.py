@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalflow.cli.completion import ASK, print_candidates
-from evalflow.cli.typed import expect_pairs
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.doors import INSTALL, has_own_points
@@ -82,6 +81,8 @@ def _verb_of(words: list[str]) -> tuple[str, list[str]]:
     """The verb and its words; `run` if none is named."""
     if words and words[0] in VERBS:
         return words[0], words[1:]
+    from evalflow.cli.typed import expect_pairs
+
     expect_pairs(words)
     if words and not words[0].startswith("-") and "=" not in words[0]:
         raise UserError(_no_verb(words))

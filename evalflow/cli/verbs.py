@@ -11,7 +11,6 @@ from pathlib import Path
 from evalflow.cli.completion import print_completion
 from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
-from evalflow.cli.typed import examine_run, expect_pairs, expect_run_words
 from evalflow.doors import Door
 from evalflow.errors import Problem, UserError
 from evalflow.paths import GROUPS
@@ -28,6 +27,7 @@ def _run(parser: VerbParser) -> Work:
     def work(options: Namespace) -> int:
         from evalflow.app.core.screen import TerminalScreen
         from evalflow.app.run import execute
+        from evalflow.cli.typed import expect_run_words
 
         config_dir, words = config_dir_of(options.words)
         run_id, words = _run_id_of(words)
@@ -51,6 +51,7 @@ def _check(parser: VerbParser) -> Work:
 
     def work(options: Namespace) -> int:
         from evalflow.app.check import check
+        from evalflow.cli.typed import expect_pairs
 
         config_dir, words = config_dir_of([word for word in options.words if word != "--json"])
         expect_pairs(words)
@@ -390,6 +391,12 @@ _DECLARED: Mapping[str, Callable[[VerbParser], Work]] = {
 }
 
 
+def _examine_run(options: Namespace) -> None:
+    from evalflow.cli.typed import examine_run
+
+    examine_run(options)
+
+
 def _examine_compare(options: Namespace) -> None:
     from evalflow.app.compare import compared
 
@@ -403,7 +410,7 @@ def _examine_rank(options: Namespace) -> None:
 
 
 _EXAMINED: Mapping[str, Callable[[Namespace], object]] = {
-    "run": examine_run,
+    "run": _examine_run,
     "compare": _examine_compare,
     "rank": _examine_rank,
 }

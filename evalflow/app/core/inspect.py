@@ -13,7 +13,6 @@ from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholde
 from evalflow.app.core.coverage_checks import ScriptChecks
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
-from evalflow.app.core.objective import objective_problems
 from evalflow.app.core.question_checks import QuestionChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
 from evalflow.calls.budget import REPLY_TOKENS
@@ -143,7 +142,10 @@ def inspect(parts: Parts) -> Inspection:
     problems += questions.problems()
     problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
-    problems += objective_problems(run)
+    if run.objective is not None:
+        from evalflow.app.core.objective import objective_problems
+
+        problems += objective_problems(run, run.objective)
     problems += _wrong_thresholds(parts.settings, measured)
     try:
         found.gates = parse_gates(run.gate, measured, run.baseline, run.repeats)

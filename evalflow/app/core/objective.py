@@ -11,11 +11,8 @@ from evalflow.lazy import pl
 from evalflow.report.wording import headline_rows
 
 
-def objective_problems(run: RunConfig) -> Iterator[Problem]:
-    """Return why the run has no such number, if it names an objective."""
-    name = run.objective
-    if name is None:
-        return
+def objective_problems(run: RunConfig, name: str) -> Iterator[Problem]:
+    """Return why the metric that a run names as its objective does not give one number."""
     if name not in run.metric:
         yield Problem(
             f"there is no metric {name!r} in this run", f"objective={name}", did_you_mean(name, list(run.metric))
