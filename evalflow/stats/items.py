@@ -69,7 +69,7 @@ def items(scores: ArrayLike) -> Items:
 def _least_p(table: Floats) -> Floats:
     """One divided by the number of distinct orders of each case's scores."""
     systems = table.shape[1]
-    log_factorials: Floats = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, systems + 1)))])
+    log_factorials: Floats = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, systems + 1, dtype=np.float64)))])
     ordered = np.sort(table, axis=1)
     starts = np.ones(table.shape, dtype=bool)
     starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
