@@ -84,7 +84,7 @@ def test_a_broken_graph_is_refused_with_all_that_is_wrong_and_nothing_is_sent(pr
     for what in (
         "metric.bad.nodes.a.branches: there is no branch for false",
         "metric.bad.nodes.b: the nodes lead in a circle: a -> b -> a",
-        "metric.bad.nodes.c: no way leads to the node 'c'",
+        "metric.bad.nodes.c: no path leads to the node 'c'",
     ):
         assert what in refused.stderr
     assert "Traceback" not in refused.stderr
