@@ -122,7 +122,7 @@ def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[st
             raise UserError(unknown_name(what, where, statistic, known, before="gate="))
     elif name == CASES:
         if statistic not in OF_CASES:
-            what = f"the cases as wholes have no statistic {statistic!r}: they only pass or fail"
+            what = f"the cases as a whole have no statistic {statistic!r}: they only pass or fail"
             raise UserError(Problem(what, where, 'gate the share that passes everything: cases: {pass_rate: ">= 0.9"}'))
     elif name in metrics:
         yield name
