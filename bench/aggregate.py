@@ -85,7 +85,6 @@ def generate(path: Path, rows: int, shape: str) -> None:
 def measure(path: Path) -> None:
     """Summarise one table and print seconds, CPU seconds, peak memory above the imports, and rows."""
     import polars as pl
-    import scipy.special  # noqa: F401 - an import is not part of the measurement
 
     from evalflow.summary.slices import find_units, own_cells
     from evalflow.summary.summarise import summarise

@@ -89,15 +89,15 @@ def matched(fits: Matrix) -> Pairs:
         return []
     if fits.sum(0).max() <= 1 and fits.sum(1).max() <= 1:
         return [(int(i), int(j)) for i, j in np.argwhere(fits)]
-    from scipy.optimize import linear_sum_assignment  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+    import lap  # pyright: ignore[reportMissingTypeStubs]
 
     rows, columns = (np.flatnonzero(fits.any(axis)) for axis in (1, 0))
     some = fits[np.ix_(rows, columns)]
     # All distances together weigh less than one pair.
     apart = np.abs(rows[:, None] - columns[None, :]) / (4.0 * max(fits.shape) ** 2)
-    solve = cast("Callable[..., tuple[NDArray[np.int_], NDArray[np.int_]]]", linear_sum_assignment)
-    chosen = zip(*solve(np.where(some, 1.0 - apart, 0.0), maximize=True), strict=True)
-    return [(int(rows[i]), int(columns[j])) for i, j in chosen if some[i, j]]
+    solve = cast("Callable[..., tuple[NDArray[np.int_], NDArray[np.int_]]]", lap.lapjv)
+    chosen, _ = solve(np.where(some, apart, 1.0), extend_cost=True, return_cost=False)
+    return [(int(rows[i]), int(columns[j])) for i, j in enumerate(chosen) if j >= 0 and some[i, j]]
 
 
 def matched_in_order(fits: Matrix) -> Pairs:

@@ -1,7 +1,7 @@
 """Quantiles and tails of the normal, Student's t and the binomial distribution.
 
-Every run and comparison needs these. scipy.special has them, but importing it takes longer than a small run, and it is
-the second largest package after Polars. Tests compare both, to 12 digits.
+Every run and comparison needs these. scipy.special has them, but importing it takes longer than a small run, and its
+files take 130 MB. Tests compare both, to 12 digits.
 """
 
 from __future__ import annotations

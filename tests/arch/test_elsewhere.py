@@ -12,7 +12,7 @@ import pytest
 ELSEWHERE = """
 import asyncio, concurrent.futures, http.client, multiprocessing.pool, os, platform, shutil, signal, ssl, subprocess
 import sys, tempfile, threading, webbrowser
-import aiohttp, filelock, openai, polars, scipy.stats
+import aiohttp, filelock, lap, openai, polars
 
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog"):
     sys.modules[name] = None

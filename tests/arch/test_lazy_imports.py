@@ -24,6 +24,7 @@ HEAVY = {
     "instructor",
     "jsonpath",
     "jsonschema",
+    "lap",
     "nicegui",
     "numpy",
     "onnxruntime",
