@@ -122,7 +122,7 @@ class RunNote:
             return None
         except (ValueError, KeyError, TypeError):
             hint = "remove it: then only calls that have a record count towards the budget"
-            raise UserError(Problem("this is not what a run has spent of its budget", str(path), hint)) from None
+            raise UserError(Problem("this is not a record of a run's spending", str(path), hint)) from None
 
 
 class NoteFile:
@@ -190,7 +190,7 @@ class Budget:
             ),
         ):
             if limits and limits.usd is not None and not limits.allow_unpriced:
-                raise UserError(Problem(f"{whose}, and {what} is not known", where, f"{hint}{allow}"))
+                raise UserError(Problem(f"{whose}, but {what} is unknown", where, f"{hint}{allow}"))
 
     def take_up(self, before: Amount, own: Amount, note: RunNote | None) -> None:
         """Count what a run spent before: `own` by its records, `note` by its note, which may be more."""

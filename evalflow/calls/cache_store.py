@@ -255,7 +255,7 @@ class Store:
         used_at, made_at, *values = row
         entry = entry_of(made_at, values)
         if entry is None:
-            raise Corrupt("an entry is not what was stored", self.inode)
+            raise Corrupt("an entry differs from what was stored", self.inode)
         return entry, time.time() - used_at > TOUCH_S
 
     def write(self, entries: Mapping[Slot, Entry], touched: Collection[Slot], max_bytes: int) -> None:

@@ -261,7 +261,7 @@ class Gateway:
         # The endpoint accepts connections but has not answered any call within the full timeout: a model too slow for
         # the first reply is too slow for the next, so more tries would only multiply the wait.
         if fault.error_type == "timeout" and not self._watchdog.heard and elapsed_s >= PATIENT * timeout_s:
-            what = f"{self._where} is there, and has answered no call within {timeout_s:g} s"
+            what = f"{self._where} is reachable, but answered no call within {timeout_s:g} s"
             hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
             raise InfrastructureError(what, hint)
         if fault.decision == "stop":

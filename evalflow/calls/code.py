@@ -42,7 +42,7 @@ def digests(module: ModuleType) -> list[str]:
             kept = cast("dict[str, str]", vars(spec))
             stale += [name] if kept.setdefault(_KEPT, digest) != digest else []
     if stale:
-        what = f"{', '.join(stale)} changed after this process imported it, and the old code would answer"
+        what = f"{', '.join(stale)} changed after this process imported it, so the old code would answer"
         hint = f"reload it: importlib.reload({stale[0]}), and the modules that import it; or start again"
         raise UserError(Problem(what, "target", hint))
     return list(by_file.values())

@@ -130,7 +130,7 @@ class Connections:
                 raise UserError(Problem(what, "connection.name", "rename one", "connection.name"))
             other = places.setdefault(connection.place, connection)
             if connection.reach != other.reach:
-                what = f"{connection.name} and {other.name} have one address, and different networks"
+                what = f"{connection.name} and {other.name} have the same address but different networks"
                 raise UserError(Problem(what, "connection.networks", "give both the same", "connection.networks"))
             names.add(connection.name)
 

@@ -60,7 +60,9 @@ def found(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
     call = _KEPT.get(name)
     if call is None:
         what = f"the callable {name!r} was given to evalflow.run() in another process"
-        hint = "start the run again in Python; define the callable at the top of a module, and a run can be resumed"
+        hint = (
+            "start the run again in Python; a run can only be resumed if the callable is defined at the top of a module"
+        )
         raise UserError(Problem(what, where, hint))
     return inspect.getmodule(code_of(call)) or sys.modules[__name__], call
 

@@ -49,7 +49,7 @@ class Networks:
             try:
                 found = ip_network(word)
             except ValueError:
-                raise ValueError(f"{word!r} is neither a network, such as 10.0.0.0/8, nor the word {PUBLIC}") from None
+                raise ValueError(f"{word!r} is not a network, such as 10.0.0.0/8, or the word {PUBLIC}") from None
             if isinstance(found, IPv6Network) and found.network_address.ipv4_mapped:
                 raise ValueError(f"{word!r} is a network of IPv4: write it as one")
             ranges.append(found)

@@ -36,10 +36,10 @@ def experiment_yaml(name: str, overrides: Sequence[str]) -> str:
         key, place = override.key_or_group, str(override.input_line)
         if override.is_sweep_override():
             hint = f"leave it out, and sweep over the experiment: -m experiment={name} {place}"
-            raise UserError(Problem("a sweep is several runs, and an experiment is one", place, hint))
+            raise UserError(Problem("a sweep is several runs, but an experiment is one", place, hint))
         if override.is_delete() or key in ROOT_GROUPS:
             hint = "say what the experiment chooses, such as dataset=rag metric=faithfulness judge.temperature=0"
-            raise UserError(Problem("an experiment chooses and sets, and takes nothing from another", place, hint))
+            raise UserError(Problem("an experiment cannot extend another one", place, hint))
         if key in (*SINGLE_SELECT, *MULTI_SELECT):
             chosen[key] = override.value()
         else:

@@ -67,7 +67,7 @@ class Extraction(Strict):
             raise ValueError(f"extract takes exactly one of {', '.join(_WAYS)}; this one {given}")
         if self.pattern is None:
             if self.group is not None:
-                raise ValueError("`group` is a group of `pattern`, which is not set")
+                raise ValueError("`group` needs `pattern`, which is not set")
             return self
         known = re.compile(self.pattern)
         names = [*range(known.groups + 1), *known.groupindex]

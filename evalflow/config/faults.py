@@ -72,7 +72,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
     """Return the problem of a file that is not YAML; `file` is used if the error does not name one."""
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
-    hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
+    hint = "quote values that contain any of : { } [ ] # & * ! | > % @"
     if "unknown escape character" in what:
         hint = "in double quotes a backslash is written \\\\; in single quotes as it is"
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
@@ -123,7 +123,7 @@ def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
     base, group, name = named.groups()
     known = {file.stem for folder in folders for file in folder.glob(f"{group}/*.yaml")}
     files = [file for folder in folders if (file := folder / f"{base}.yaml").is_file()]
-    what = f"it starts from {group} {name!r}, which is not there"
+    what = f"it extends {group} {name!r}, which does not exist"
     return [unknown_name(what, f"{file}: defaults", name, known) for file in files[:1]]
 
 
@@ -165,9 +165,7 @@ def _unlisted(overrides: Sequence[str]) -> list[Problem]:
     )
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     between = [str(one.input_line) for one in parsed if one.is_interval_sweep()]
-    return [
-        Problem("without a sweeper that optimises, nobody chooses a value between two", word, hint) for word in between
-    ]
+    return [Problem("a range needs a sweeper that optimises", word, hint) for word in between]
 
 
 def _quoting(override: str) -> str:

@@ -131,7 +131,7 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
         yield ("# @package", _NOT_HYDRA, _ON_THE_LINE) if package else ("hydra", _NOT_HYDRA, _ON_THE_LINE)
     values = as_map(OmegaConf.to_container(found.config, resolve=False))
     for path in _targets(values, ""):
-        yield path, "a configuration runs no code, and _target_ names some", f"remove {path}"
+        yield path, "a configuration must not run code, but _target_ names code", f"remove {path}"
     own = values.get("hydra")
     if own is not None and not _only_sweeps(own):
         yield "hydra", _NOT_HYDRA, _ON_THE_LINE

@@ -37,12 +37,12 @@ def interpolation_problem(error: Exception, overrides: Sequence[str], folders: S
             what = f"the judge is to be the target's own model, and the target has no {name.removeprefix('target.')}"
             hint = "choose a model as the target, such as target=openai generate=true, or another judge"
             return Problem(what, key, hint)
-        what, hint = f"${{{name}}} refers to {name}, which is not there", "; or `--cfg job` shows every key"
+        what, hint = f"${{{name}}} refers to {name}, which does not exist", "; or `--cfg job` shows every key"
     elif isinstance(error, UnsupportedInterpolationType):
         named = re.search(r"Unsupported interpolation type (\S+)", str(error))
         what, hint = f"${{{named[1] if named else ''}:...}} is not an interpolation that exists", ""
     elif isinstance(error, GrammarParseError):
-        what, hint = "${ begins an interpolation, and what follows is none", ""
+        what, hint = "${ begins an interpolation, but no valid one follows", ""
     else:
         return None
     broken = isinstance(error, GrammarParseError)  # the key as in the file, without the file's package

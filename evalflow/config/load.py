@@ -378,7 +378,7 @@ class _NoValueError(Exception):
 def _expect_objective(config: DictConfig, sweeper: str) -> None:
     """UserError if the run does not say what the sweeper is to optimise."""
     if config.get("objective") is None:
-        what, where = "the sweeper optimises a metric, and the run names none", f"hydra/sweeper={sweeper}"
+        what, where = "the sweeper optimises a metric, but the run has none", f"hydra/sweeper={sweeper}"
         raise UserError(Problem(what, where, "add objective=METRIC, with one of the run's metrics"))
 
 

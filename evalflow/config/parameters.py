@@ -70,9 +70,7 @@ def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, objec
         if value is not None and name in taken:
             raise ValueError(f"{name} cannot be one of the parameters: {taken[name]}")
     if not is_finite(dict(parameters)) or is_too_deep(dict(parameters)):
-        raise ValueError(
-            "a parameter is not JSON that can be sent: a number is not finite, or maps are nested too deeply"
-        )
+        raise ValueError("a parameter cannot be sent as JSON: a number is not finite, or maps are nested too deeply")
     return {name: value for name, value in parameters.items() if value is not None}
 
 

@@ -220,7 +220,7 @@ def _one_source(value: object) -> object:
         hint = f"for a part named `type` from the column {wanted} write {{type: {{column: {wanted}}}}}"
         raise ValueError(f"unknown type {wanted!r}; known: {', '.join(CELL_TYPES)}; {hint}")
     if column is not None and not (isinstance(column, str) and column.strip()):
-        raise ValueError(f"`column` is {column!r}, and the name of a column or a JSONPath is expected")
+        raise ValueError(f"`column` is {column!r}; expected the name of a column or a JSONPath")
     return FieldSource(column=column, type=wanted)
 
 

@@ -219,7 +219,7 @@ class ContextsExtract(Strict):
             if source.startswith("$"):
                 checked_path(source)
         if fields is not None and "text" not in fields:
-            raise ValueError("say where the text of a context stands: {text: KEY}")
+            raise ValueError("name the key of a context's text: {text: KEY}")
         return fields
 
 

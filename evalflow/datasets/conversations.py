@@ -29,7 +29,7 @@ def irregular(messages: Sequence[Message], *, continues: bool = False) -> Iterat
         elif message.role == "assistant" and previous is not None and previous.role == "assistant":
             yield number, "is the second assistant message in a row"
         elif message.role == "tool" and not (previous and (previous.role == "tool" or previous.tool_calls)):
-            yield number, "is a tool's result, and the turn before it calls no tool"
+            yield number, "is a tool's result, but the turn before it calls no tool"
         previous = message
     if messages and messages[-1].role not in ("user", "tool") and not continues:
         what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
@@ -47,7 +47,7 @@ def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Prob
     if history and messages:
         if tuple(messages[: len(history)]) != tuple(history):
             hint = f"say which counts: dataset.{dataset}.fields={{messages: messages}}, or {{history: history}}"
-            return [Problem("history is not how messages begins", where, hint)]
+            return [Problem("history is not the beginning of messages", where, hint)]
     elif history:
         messages = values["messages"] = _without_answer(history, question, values.get("answer"))
     if question is None or (messages and question.strip() == _last_of_user(messages, whole=not history)):

@@ -106,10 +106,10 @@ def _rows(path: Path, halves: Halves) -> Iterator[SourceRow | Problem]:
 def _row(header: list[str], cells: list[str], where: str) -> SourceRow | Problem:
     beside = next((at for at, name in enumerate(header) if not name and "".join(cells[at : at + 1]).strip()), None)
     if beside is not None:
-        what = f"the cell {beside + 1} has a value, and its column has no name"
+        what = f"the cell {beside + 1} has a value, but its column has no name"
         return Problem(what, where, "name the column in the header")
     if any(cell.strip() for cell in cells[len(header) :]):
-        hint = "put quotes round a cell that holds a comma"
+        hint = "put quotes around a cell that contains a comma"
         return Problem(f"the record has {len(cells)} cells, more than the header's {len(header)}", where, hint)
     return SourceRow(where, without_nameless(zip(header, cells, strict=False)))
 

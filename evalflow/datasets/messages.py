@@ -179,7 +179,7 @@ def _role(item: Mapping[str, object]) -> str:
         if not isinstance(kind_of, str):
             raise ValueError(f"role: expected text, got {kind(declared) if 'role' in item else 'nothing'}")
         if kind_of.lower() not in _ROLES:
-            raise ValueError(f"the type {kind_of!r} is not a turn of a conversation; known forms: {FORMS}")
+            raise ValueError(f"the type {kind_of!r} is not a turn of a conversation; known formats: {FORMS}")
         declared = kind_of
     if not isinstance(declared, str):
         raise ValueError(f"role: expected text, got {kind(declared)}")
@@ -228,7 +228,7 @@ def _exchange(item: object) -> Iterator[dict[str, object]] | None:
     if is_list(item):
         texts = [text for text in item if text is None or isinstance(text, str)]
         if len(item) != 2 or len(texts) != 2:
-            raise ValueError(f"the list is not a pair of texts [user, assistant]; known forms: {FORMS}")
+            raise ValueError(f"the list is not a pair of texts [user, assistant]; known formats: {FORMS}")
         return _turns_of(texts[0], {}, texts[1], {})
     pair = as_map(item)
     if {"role", *_WHO, "content", "lc", "parts"} & set(pair):

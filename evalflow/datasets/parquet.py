@@ -106,7 +106,7 @@ def _json(value: object) -> object:
             return value
         case float():
             if math.isinf(value):
-                raise ValueError(f"{value} is not a JSON number; write null where a value is missing")
+                raise ValueError(f"{value} is not a JSON number; write null for a missing value")
             return None if math.isnan(value) else value
         case dt.date() | dt.time():
             return value.isoformat()

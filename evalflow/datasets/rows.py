@@ -34,7 +34,7 @@ class ReadingNotes:
         if self.equal:
             rows = "1 row without an id equals an earlier one"
             rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id equal earlier ones"
-            yield f"{rows}; each counts as a case, with an id that ends in -2, -3, and so on"
+            yield f"{rows}; each is a separate case, with an id that ends in -2, -3, and so on"
         if self.halves:
             them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
             yield f"{them} in texts that were cut, read as \ufffd"

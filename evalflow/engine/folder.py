@@ -106,7 +106,7 @@ def refuse_links(folder: RunFolder) -> None:
     link = next((path for path in folder.path.rglob("*") if path.is_symlink()), None)
     if link is not None:
         hint = f"remove it: rm {shlex.quote(str(link))}"
-        raise UserError(Problem("this is a link, and a run's folder has none", str(link), hint))
+        raise UserError(Problem("this is a link, but a run's folder must not contain links", str(link), hint))
 
 
 @contextmanager

@@ -253,7 +253,7 @@ class JournalSink:
                 there = False
             if not there:
                 what = f"{path} is gone: it was moved or deleted while the run was going"
-                hint = f"put it back, or ask again for what it held: {command('resume', self._folder)}"
+                hint = f"restore it, or compute its contents again: {command('resume', self._folder)}"
                 return InfrastructureError(what, hint)
         return None
 

@@ -157,7 +157,7 @@ class Pipeline:
             if digest in self._plan.finished:
                 holds = digest not in self._plan.failed
             elif failed and failed != name:
-                reason = f"the check {failed} failed before it, and the rest of the case is left out (stop_on_fail)"
+                reason = f"an earlier check, {failed}, failed; the rest of the case is skipped (stop_on_fail)"
                 self._write(cell, Judgement(Outcome(status="skipped", reason=reason), _name(cell.pair.judge)))
                 continue
             else:

@@ -52,7 +52,7 @@ class PreparedFile:
         try:
             content: object = json.loads(self._path.read_text(encoding="utf-8"))
         except ValueError as error:
-            what = f"it is not JSON any more: {error}"
+            what = f"it is no longer JSON: {error}"
             raise UserError(Problem(what, str(self._path), "put it back as it was, or start a new run")) from None
         rows = content if is_object(content) else {}
         entries = {

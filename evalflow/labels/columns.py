@@ -54,7 +54,7 @@ def count(value: object) -> int:
     """The whole number of a cell; ValueError for anything else, and below 0."""
     count = number(value)
     if not count.is_integer() or count < 0:
-        raise ValueError(f"{value!r} is not a whole number from 0 on")
+        raise ValueError(f"{value!r} is not a whole number of at least 0")
     return int(count)
 
 

@@ -149,8 +149,8 @@ class AnthropicBatches(_Batches):
 
     async def submit(self, name: str, lines: Sequence[bytes]) -> str:
         async def unheard() -> str | None:
-            what = f"{self.name}: a batch was sent, and its receipt was not confirmed"
-            raise InfrastructureError(what, "resume: it is looked for among the batches there, and not sent twice")
+            what = f"{self.name}: a batch was sent, but its receipt was not confirmed"
+            raise InfrastructureError(what, "resume the run: it looks for the batch there, and does not send it twice")
 
         return await self._api.create("/messages/batches", b'{"requests":[%b]}' % b",".join(lines), unheard)
 
@@ -378,7 +378,7 @@ def _read(read: Callable[[JsonObject], T], response: Response) -> _Parsed[T]:
     except ValueError:
         raise MalformedReply("not JSON") from None
     if not is_object(content) or (content and not _MARKS & content.keys()):
-        raise MalformedReply("neither a batch, nor a file, nor a list of them")
+        raise MalformedReply("not a batch, a file, or a list of them")
     try:
         return _Parsed(read(content))
     except ValueError as error:

@@ -154,7 +154,7 @@ def _vector(item: object) -> Vector:
         else:
             vector = array("f", cast("list[float]", numbers) if is_list(numbers) else ())
     except (TypeError, ValueError, OverflowError, struct.error):
-        raise MalformedReply("an embedding holds what is not a number") from None
+        raise MalformedReply("an embedding contains a value that is not a number") from None
     if not vector or not math.isfinite(sum(vector)) or not any(vector):
         raise MalformedReply("an embedding is empty, zero or not finite")
     return vector

@@ -132,6 +132,6 @@ def _api_key(config: RemoteModelConfig, role: str) -> str | None:
             Problem(f"the environment variable {config.api_key_env} is not set", f"{role}.api_key_env", hint)
         )
     if not key.isascii() or not key.isprintable() or " " in key:
-        what = f"the environment variable {config.api_key_env} holds what cannot be a key"
+        what = f"the environment variable {config.api_key_env} contains characters that a key cannot have"
         raise UserError(Problem(what, f"{role}.api_key_env", "a key has no spaces, line breaks or accented letters"))
     return key

@@ -122,7 +122,7 @@ class OpenAIJudge:
             return
         self._noted.add(samples)
         key = f"{self._role}.logprobs"
-        what = f"{self.info.name}: {key} is true, and gives no token probabilities: {why}"
+        what = f"{self.info.name}: {key} is true, but there are no token probabilities: {why}"
         if not self._config.logprobs:
             what = f"{self.info.name} gives no token probabilities ({key} is false)"
         if samples == 1:

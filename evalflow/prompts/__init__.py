@@ -298,7 +298,7 @@ def is_file_name(source: str) -> bool:
 def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:
     """Return the variables that a template uses but is not given; `whom` says what the template is for."""
     for name in sorted(set(used) - set(known)):
-        yield Problem(f"the template uses {name!r}, which {whom} is not given", where, did_you_mean(name, known))
+        yield Problem(f"the template uses {name!r}, which {whom} does not get", where, did_you_mean(name, known))
 
 
 def render(template: PromptTemplate, variables: Mapping[str, Any], where: str) -> str:
@@ -338,7 +338,7 @@ def rendered(name: str, sources: Mapping[str, str], variables: str, key: str, ma
         return environment.text_of(environment.get_template(name), values)
     except Unrenderable as error:
         if isinstance(error.__cause__, OSError):  # a codec that nobody has used, such as of "x".encode("cp1253")
-            what = f"it opens {error.__cause__.filename}, and such a template may open no file"
+            what = f"it opens {error.__cause__.filename}, but such a template must not open files"
             raise Unrenderable(what) from None
         raise
 

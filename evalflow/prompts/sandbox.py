@@ -121,7 +121,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         except TemplateError as error:
             raise Unrenderable(str(error.message)) from error
         except MemoryError:
-            raise Unrenderable("it takes more memory than there is") from None
+            raise Unrenderable("it needs more memory than is available") from None
         except RecursionError:
             raise Unrenderable("it includes or calls itself without end") from None
         except Exception as error:  # filters and methods may raise anything

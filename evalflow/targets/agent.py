@@ -46,7 +46,9 @@ class AgentTarget(OpenAITarget):
         session = session or CallSession()
         problems = [
             Problem(
-                "an agent's `actual` is what it did", f"dataset.{name}.generates", f"dataset.{name}.generates=answer"
+                "an agent's `actual` has its tool calls",
+                f"dataset.{name}.generates",
+                f"dataset.{name}.generates=answer",
             )
             for name, form in forms.items()
             if form.generates == "actual"

@@ -38,5 +38,5 @@ class PythonConnector(Connector):
         try:
             return json_text(plain(reply)).encode()
         except ValueError as error:
-            what = f"the callable returned what is not JSON: {error}"
+            what = f"the callable returned a value that is not JSON: {error}"
             raise TargetError("malformed", what, spend=UNPRICED) from None

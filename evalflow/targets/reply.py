@@ -379,8 +379,8 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
     if path is not None:
         return f"{generates}: null is at {path.text} in the reply"
     if not is_object(reply):
-        return f"the reply is {kind(reply)}, and no {generates}"
+        return f"the reply is {kind(reply)}, not {generates}"
     if generates in reply:
         return f"the field {generates} of the reply is null"
     keys = ", ".join(reply) or "no field at all"
-    return f"the reply has no {generates}; it has {keys}; say where it stands: target.{generates}=$.PATH"
+    return f"the reply has no {generates}; it has {keys}; set its path: target.{generates}=$.PATH"

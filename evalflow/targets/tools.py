@@ -120,7 +120,7 @@ class Toolbox:
         try:
             return output if isinstance(output, str) else to_json(output).decode()
         except (PydanticSerializationError, ValueError) as error:
-            return f"error: the tool returned what is not JSON: {error}"
+            return f"error: the tool returned a value that is not JSON: {error}"
 
 
 def _functions(config: AgentTargetConfig) -> dict[str, tuple[ModuleType, Callable[..., object]]]:

@@ -79,7 +79,7 @@ def test_a_damaged_note_is_told(program: Program) -> None:
         note.write_text("{", encoding="utf-8")
         refused = program("resume")
         assert refused.returncode == 2
-        assert "this is not what a run has spent of its budget" in refused.stderr
+        assert "this is not a record of a run's spending" in refused.stderr
         note.unlink()
         gate.open.set()
         assert program("resume").returncode == 4

@@ -141,7 +141,7 @@ def test_a_stop_needs_looks_at_every_gate(program: Program) -> None:
     lacking = "gate={exact_match: {mean: '>= 0.9', looks: 5}, exact_match@A: {mean: '>= 0.1'}}"
     done = program("check", *given, STOP, lacking)
     assert done.returncode == 2, done.stdout
-    assert "gate.exact_match@A.mean: this gate is decided at the end only, and the run would stop before" in done.stderr
+    assert "gate.exact_match@A.mean: this gate is only decided at the end, but the run would stop before" in done.stderr
     done = program("check", *given, "stop=soon", "gate={exact_match: {mean: '>= 0.9', looks: 1}}")
     assert done.returncode == 2
     assert "when_decided" in done.stderr

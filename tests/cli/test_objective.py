@@ -79,7 +79,7 @@ def test_a_sweeper_gets_the_value_of_the_objective(asking: Program) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "hydra/sweeper=asking: the sweeper optimises a metric, and the run names none"),
+        ((), "hydra/sweeper=asking: the sweeper optimises a metric, but the run has none"),
         (("objective=exact_macth",), "did you mean 'exact_match'?"),
         (("objective=exact_match", "dataset=[one,rag]"), "an objective is one number, and one and rag have one each"),
     ],

@@ -56,8 +56,8 @@ def refused(tmp_path: Path) -> Refused:
     [
         ("${AMOUNT}", "${AMOUNT} refers to AMOUNT, which is not there"),
         ("${AMOUNT:-5}", "${AMOUNT:...} is not an interpolation that exists"),
-        ("${the amount}", "${ begins an interpolation, and what follows is none"),
-        ("${", "${ begins an interpolation, and what follows is none"),
+        ("${the amount}", "${ begins an interpolation, but no valid one follows"),
+        ("${", "${ begins an interpolation, but no valid one follows"),
     ],
 )
 def test_the_file_the_key_and_the_escape_are_named(

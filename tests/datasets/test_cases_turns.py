@@ -34,7 +34,7 @@ def test_regular_conversations(roles: str) -> None:
         ("s", "message 0 ends the conversation with the role 'system'"),
         ("usu", "message 1 is a system message, which can only stand at the beginning"),
         ("uxu", "message 1 has the role 'narrator'; known: system, developer, user, assistant, tool"),
-        ("utu", "message 1 is a tool's result, and the turn before it calls no tool"),
+        ("utu", "message 1 is a tool's result, but the turn before it calls no tool"),
     ],
 )
 def test_irregular_ones_say_which_message_it_is(roles: str, what: str) -> None:
@@ -128,7 +128,7 @@ def test_a_history_that_cannot_be_read_names_the_row_the_form_and_the_way_out(re
 def test_messages_and_another_history_are_refused(load: Load, refused: Refused) -> None:
     turns = [*BEFORE, {"role": "user", "content": "a?"}]
     (problem,) = refused([{"messages": turns[2:], "history": BEFORE}])
-    assert problem.what == "history is not how messages begins"
+    assert problem.what == "history is not the beginning of messages"
     assert load([{"messages": turns, "history": BEFORE}])[0].question == "a?"
     (problem,) = refused([{"messages": turns, "question": "b?"}])
     assert problem.hint.endswith("dataset.mine.fields={history: messages}")

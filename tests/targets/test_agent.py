@@ -241,7 +241,7 @@ async def test_a_dataset_that_generates_actual_is_refused(build: Build) -> None:
     config = AgentTargetConfig.model_validate(
         {"kind": "agent", "model": "m", "api_key_env": None, "tools": {"weather": WEATHER}, "module": "agent_tools"}
     )
-    with pytest.raises(UserError, match="an agent's `actual` is what it did"):
+    with pytest.raises(UserError, match="an agent's `actual` has its tool calls"):
         AgentTarget(config, "bot", Prompts([]), {"d": Form("actual")})
 
 

@@ -94,7 +94,7 @@ class Lesson:
 
 def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
     if not asks:
-        return f"{metric} asks no judge that could learn"
+        return f"{metric} does not ask a judge that can be taught"
     steps = [step.id for step in getattr(config, "steps", None) or () if hasattr(step, "id")]
     if isinstance(config, JudgeMetricConfig):
         named = f"the steps {', '.join(steps)}" if len(steps) > 1 else f"the step {steps[0]}"
@@ -104,7 +104,7 @@ def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
         )
     if getattr(config, "criteria", None) and not isinstance(getattr(config, "criteria", None), str):
         return f"people's labels grade the answer, and the judge of {metric} grades each criterion: no label says how"
-    return f"align supports metrics of the kinds rubric, g_eval and judge, and {metric} is of the kind {config.kind}"
+    return f"align supports the kinds rubric, g_eval and judge, but {metric} is of the kind {config.kind}"
 
 
 _INSTEAD = (
@@ -178,7 +178,9 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
     if series.height > 1:
         names = ", ".join(" · ".join(str(part) for part in row if part) for row in series.iter_rows())
         hint = "give labels of one of them: --labels FILE"
-        raise UserError(Problem(f"one judge is aligned on one dataset, and these are {names}", people.source, hint))
+        raise UserError(
+            Problem(f"a judge is aligned on one dataset, but there are several: {names}", people.source, hint)
+        )
     return found
 
 

@@ -72,7 +72,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
     problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs), *_unknown_fields(settings)]
     if settings.run.engine.kind != "local" and (batched := batched_keys(settings)):
-        what = "batches are collected by one process, and need no cluster"
+        what = "batches are collected by one process, so they cannot use a cluster"
         problems.append(Problem(what, f"{batched[0]}.batch", f"add engine=local, or {batched[0]}.batch=false"))
     if problems:
         raise UserError(problems)
@@ -324,7 +324,9 @@ class _Assembly:
         self._problems += [problem for problem in found if problem not in self._problems]
 
     def _note_same_name(self, name: str, key: str) -> None:
-        what = f"two judges with different settings would both be called {name!r}, and their scores would mix"
+        what = (
+            f"two judges with different settings would have the same name {name!r}, and their scores would be mixed up"
+        )
         self._problems.append(Problem(what, "configuration", f"name one of them: {key}=..."))
 
     def _scorers_needed(self, metrics: Mapping[str, Metric]) -> Needed:

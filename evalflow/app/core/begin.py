@@ -90,7 +90,7 @@ def open_folder(order: RunOrder) -> RunFolder:
     folder = RunFolder(order.folder)
     if order.resumed is None and order.planned is None and folder.manifest.exists():
         hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
-        raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
+        raise UserError(Problem("this folder already contains a run", str(order.folder), hint))
     try:
         private_folder(folder.path)
         if not folder.prepared.exists():

@@ -49,7 +49,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     if any(row.people[1] > row.corrected.n for row in rows):
         notes.append("several people labelled some answers: the mean of their labels counts")
     if any(row.weighted for row in rows):
-        notes.append("labels carry weights, so each stands for as many answers as it was drawn for")
+        notes.append("labels have weights, so each represents the number of answers for which it was drawn")
     texts = _with_texts(run, rows)
     judges = run.manifest.judges
     advice = {
@@ -204,13 +204,13 @@ def no_certificate(row: CalibrationRow) -> str:
     if n < MIN_LABELS:
         return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
     if row.all_tied:
-        return "people are tied on every answer, so that nothing shows whether judge and people agree"
+        return "people are tied on every answer, so agreement cannot be measured"
     if row.constant[0]:
-        return "all labels say the same, so that nothing shows whether judge and people agree"
+        return "all labels are the same, so agreement cannot be measured"
     if row.unusable:
         return row.unusable
     if row.weighted:
-        return "the labels carry weights, and nothing shows whether such labels were drawn at random"
+        return "the labels have weights, and no test shows whether such labels were drawn at random"
     return ""
 
 
@@ -231,7 +231,7 @@ def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
     """Rank the judges of each dataset, metric and target; with `split`, by half of the labels."""
     judges = _judges_to_rank(runs, labels)
     if not judges:
-        why = "no two runs judged the same metric of the same answers otherwise, so there is no judge to choose"
+        why = "no two runs judged the same metric of the same answers differently, so there is no judge to choose"
         return JudgeRanking([], [why], {})
     seed = next(iter(runs.values())).manifest.config["seed"]
     halves = {name: _split(run, labels[name], seed) for name, run in runs.items()} if split else {}

@@ -61,7 +61,7 @@ def what_changed(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> Wh
         parts += _other_threshold(name, a.manifest, b.manifest)
         steps = tuple(prepared_steps(run.folder, name) for run in (a, b))
         if steps[0] != steps[1]:
-            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
+            what = f"the steps that the judge wrote for metric {name} (prepared.json) differ"
             texts = (json.dumps(one, ensure_ascii=False, indent=1) if one else None for one in steps)
             parts.append(ChangedPart("prompt", what, name, [ChangedValue("steps", *texts)]))
     if not declared_only and (changed := _changed_cases(a, b)):
@@ -88,9 +88,9 @@ def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] 
     left, right = a.metrics[name], b.metrics[name]
     if left.prompt_sha256 != right.prompt_sha256:
         texts = _prompt_values(a, b, (left.prompts, right.prompts))
-        yield ChangedPart("prompt", f"the prompts of metric {name} are not the same", name, texts)
+        yield ChangedPart("prompt", f"the prompts of metric {name} differ", name, texts)
     if left.files_sha256 != right.files_sha256:
-        yield ChangedPart("metric", f"the files or the code of metric {name} are not the same", name)
+        yield ChangedPart("metric", f"the files or the code of metric {name} differ", name)
     ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:

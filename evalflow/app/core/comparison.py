@@ -248,7 +248,7 @@ def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
 
 def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
     names = ", ".join(name for name, run in runs.items() if run.manifest.stopped)
-    why = "which differences do not allow for: their intervals are left out, and nothing can be told"
+    why = "which differences do not allow for: intervals and verdicts are left out"
     return [f"{names}: {STOPPED_BY_LOOKS}, {why}"] if names else []
 
 
@@ -419,7 +419,7 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest)
             what = f"the baseline has no metric {name!r}"
             problems.append(Problem(what, where, did_you_mean(name, known), BASELINE))
             continue
-        hint = "run the baseline again as this run is, and name that"
+        hint = "run the baseline again with this run's settings, and name that run"
         problems += [
             Problem(part.what, where, hint, BASELINE) for part in unlike_metrics(name, baseline.manifest, manifest)
         ]
@@ -429,8 +429,8 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest)
 def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
     if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
-    hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
-    return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint, BASELINE)]
+    hint = f"let it answer in a separate run, target={name} generate=true, and name that run's folder"
+    return [Problem(f"{name} is a target, but a baseline is a run", f"baseline={name}", hint, BASELINE)]
 
 
 def baseline_summary(run: RunConfig) -> pl.DataFrame:

@@ -94,7 +94,7 @@ class DataChecks:
             if not self._wrong_checks:
                 for metric in self._metrics[dataset]:
                     if not metric.parts and not any(self._applied[one, metric.name] for one in self._sizes):
-                        what = f"{metric.name} scores each case's own checks, and no case of {dataset} has any"
+                        what = f"{metric.name} scores each case's own checks, but no case of {dataset} has checks"
                         hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
                         found.append(Problem(what, f"dataset.{dataset}.fields", hint))
             if not self._recorded[dataset]:
@@ -178,7 +178,7 @@ class DataChecks:
             yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(str(at), columns))
 
     def _unscored(self, dataset: str, metric: Metric) -> Problem:
-        what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"
+        what = f"{metric.name} reads scores of recorded answers, but this run has no recorded answers of {dataset}"
         generate = str(self._run.generate).lower()
         hint = f"leave the metric out, or score the recorded answers: generate=false (it is {generate})"
         return Problem(what, f"metric.{metric.name}", hint)
@@ -187,7 +187,7 @@ class DataChecks:
         generate, generates = self._run.generate, self._parts.datasets[dataset].generates
         key = self._parts.settings.key("dataset", dataset)
         if generate in (True, "missing") and root(need) in GENERATED and root(need) != generates:
-            what = f"{metric.name} needs {need}, and the target's reply to {dataset} fills {generates}"
+            what = f"{metric.name} needs {need}, but the target's reply to {dataset} fills {generates}"
             hint = f"{key}.generates={root(need)}"
             if root(need) == "actual" and isinstance(self._run.target, ReplyConfig):
                 hint += (
@@ -198,21 +198,21 @@ class DataChecks:
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
         if need == f"vars.{BASELINE}":
-            what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
+            what = f"{metric.name} compares with the baseline's answers, but there are none for {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."
             return Problem(what, f"metric.{metric.name}", hint, BASELINE)
         field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
         columns = list(self._columns.get(dataset, {}))
         expected = self._expected_column(dataset) if field == "reference" else None
         if expected is not None:
-            what = f"{metric.name} needs {need}, and no case of {dataset} has it; {expected!r} is read as expected"
+            what = f"{metric.name} needs {need}, but no case of {dataset} has it; {expected!r} is read as expected"
             return Problem(
                 what, f"{key}.fields", f"to compare with it: {override(f'{key}.fields.reference', expected)}"
             )
         proposed = datasets.propose_fields(columns).get(field)
         example = self._column_for(dataset, field, columns)
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
-        what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
+        what = f"{metric.name} needs {need}, but no case of {dataset} has it{known}"
         name, _, inner = need.removeprefix("vars.").partition(".")
         place = f"{key}.fields.{name}.column" if need.startswith("vars.") else f"{key}.fields.{field}"
         other = "" if proposed or len(columns) < 2 else ", or another column"
@@ -278,7 +278,7 @@ class ScenarioChecks:
         yield from self._incomplete()
         if not self._scenarios:
             hint = override(f"dataset.{next(iter(self._run.dataset))}.fields.scenario", "COLUMN")
-            what = "no case that is asked has a scenario, so nobody would talk to the simulated user"
+            what = "no case that is asked has a scenario, so no user would be simulated"
             yield Problem(what, "simulator", f"map it: {hint}; or leave the simulator out", "simulator")
             return
         yield from self._unable()
@@ -286,7 +286,9 @@ class ScenarioChecks:
 
     def _unplayed(self) -> Iterator[Problem]:
         for dataset, n in self._scenarios.items():
-            what = f"{n:,} of {self._asked[dataset]:,} cases of {dataset} have a scenario, and nobody plays the user"
+            what = (
+                f"{n:,} of {self._asked[dataset]:,} cases of {dataset} have a scenario, but no simulator plays the user"
+            )
             unused = override(f"{self._settings.key('dataset', dataset)}.fields.scenario", "unused")
             hint = f"add simulator=openai (see `list simulator`); to ask only the turns of the cases: {unused}"
             yield Problem(what, "simulator", hint, "simulator")
@@ -294,14 +296,14 @@ class ScenarioChecks:
     def _incomplete(self) -> Iterator[Problem]:
         for dataset, case in self._goals.items():
             had = next(name for name in OF_A_SCENARIO if name in case.vars)
-            what = f"case {case.id!r} has {had} and no scenario, so that no user is simulated for it"
+            what = f"case {case.id!r} has {had} but no scenario, so no user is simulated for it"
             yield Problem(what, f"dataset.{dataset}", "add its scenario: the situation that the user is in")
 
     def _unable(self) -> Iterator[Problem]:
         for dataset in self._scenarios:
             config, key = self._run.dataset[dataset], self._settings.key("dataset", dataset)
             if config.generates != "answer":
-                what = f"the target gives {dataset} a prediction, and a user cannot talk with that"
+                what = f"the target gives {dataset} predictions, with which a user cannot converse"
                 yield Problem(what, f"{key}.generates", f"{key}.generates=answer")
         target = self._run.target
         if getattr(target, "batch", False):
@@ -310,7 +312,7 @@ class ScenarioChecks:
         service = target if isinstance(target, HttpTargetConfig) and target.open is None else None
         sent = None if service is None or service.body is None else json.dumps([service.url, service.body])
         if sent is not None and not _REMEMBERS.search(sent):
-            what = "the request has neither the earlier turns nor an id, so that the service cannot hold a talk"
+            what = "the request has neither the earlier turns nor an id, so the service cannot hold a conversation"
             yield Problem(what, "target.body", 'add "{{ messages }}" or "{{ history }}", or "{{ id }}" for sessions')
 
     def _unpriced(self) -> Iterator[Problem]:

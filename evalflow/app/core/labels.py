@@ -70,7 +70,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
         found = parse(rows, source)
         found.problems[:0] = broken
     if not found.given and not found.problems:
-        what = "there are no labels by people"
+        what = "there are no human labels"
         folder = shown(run.folder.path)
         draw = command("calibrate", folder, "--sample", 50)
         hint = f"draw answers to label, and give the labels with --labels: {draw}"
@@ -182,7 +182,7 @@ _WHY_MISSING = {"cannot_tell": "could not tell", "declined": "declined", "unfini
 
 def _notes_on_reviews(left: LeftOut, bound: Sequence[Label]) -> Iterator[str]:
     if left.older_rubric:
-        yield f"{_labels(left.older_rubric)} by guidelines that were revised since, and left out"
+        yield f"{_labels(left.older_rubric)} by guidelines that were revised since; left out"
     if left.unblinded:
         yield f"{_labels(left.unblinded)} by people who saw the judge's score: shown apart, and in no mean"
     if left.by_hand:

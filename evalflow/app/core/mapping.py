@@ -124,7 +124,7 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
         return
     is_asked = not mapped.isdisjoint(_ASKED)
     lacks = "" if is_asked else "; none was recognised as the question"
-    what = f"columns without a case field count for nothing unless a metric names them{lacks}"
+    what = f"columns without a case field are not used unless a metric names them{lacks}"
     texts = _texts(found, others)
     asked = {"question"} if is_asked else set[str]()
     missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")

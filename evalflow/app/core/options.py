@@ -130,10 +130,10 @@ def find_option(name: str, everything: Sequence[Option]) -> Option:
     if not matching:
         known = {option.name for option in everything} | {*METRIC_KINDS.names()}
         before = f"{group}/" if group else ""
-        raise UserError(unknown_name(f"there is nothing called {name!r}", "command line", own, known, before=before))
+        raise UserError(unknown_name(f"nothing is called {name!r}", "command line", own, known, before=before))
     if len(matching) > 1:
         choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
-        raise UserError(Problem(f"{name!r} stands in several groups", "command line", f"say {choices}"))
+        raise UserError(Problem(f"{name!r} is in several groups", "command line", f"say {choices}"))
     return matching[0]
 
 

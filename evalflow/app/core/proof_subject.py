@@ -50,7 +50,7 @@ class ProofSubject:
         made_of = {part for one in declared.values() if isinstance(one, CompositeMetricConfig) for part in one.weights}
         name, *more = [one for one in declared if one not in made_of] or declared
         if more:
-            what = f"one metric is proved at a time, and these are {', '.join((name, *more))}"
+            what = f"prove one metric at a time; got {', '.join((name, *more))}"
             raise UserError(Problem(what, "command line", command("prove", name)))
         return cls(name, declared[name], {part: declared[part] for part in made_of if part in declared})
 

@@ -14,7 +14,7 @@ from evalflow.records import Case
 from evalflow.report.wording import counted
 from evalflow.targets.openai import turn_template
 
-_NONE = "the case has no question, and others have one"
+_NONE = "the case has no question, but others have one"
 _NO_TEXT = "target.prompt gives it an empty message"
 
 

@@ -57,7 +57,7 @@ def rewrite(
     if overrides:
         changed = replace(run, manifest=overridden(run.manifest, overrides))
         if _looks(changed) != _looks(run):
-            what = "looks are fixed before a run's first case, and cannot be changed after it"
+            what = "looks cannot be changed after a run's first case"
             raise UserError(Problem(what, "gate", "keep the looks of each gate; for others start a new run"))
         run = changed
     with telling_full_disks(folder):
@@ -201,7 +201,7 @@ def override_of(run: SavedRun, metric: str, value: float | None) -> str:
     changed = replace(run, manifest=overridden(run.manifest, [override]))
     if current_thresholds(changed).get(metric) != value:
         what = f"the threshold of {metric} is fixed by its definition"
-        raise UserError(Problem(what, "threshold", "a strict metric passes what is perfect, and nothing else"))
+        raise UserError(Problem(what, "threshold", "a strict metric passes only perfect answers"))
     return override
 
 

@@ -122,7 +122,7 @@ class ResultRules:
             where = f"gate.{gate.about}.looks"
             if isinstance(metric.config, CompositeMetricConfig):
                 what = f"{gate.metric} is computed once the run has ended"
-                yield Problem(what, where, f"look at what it is made of: {', '.join(metric.config.weights)}")
+                yield Problem(what, where, f"look at its parts instead: {', '.join(metric.config.weights)}")
             elif metric.declared != gate.metric:
                 what = f"{gate.metric} is a check that only some cases bring"
                 yield Problem(what, where, "look at a metric that scores every case")
@@ -130,10 +130,12 @@ class ResultRules:
             return
         if not looked:
             example = f"'gate={{{next(iter(self.metrics))}: {{mean: \">= 0.8\", looks: anytime}}}}'"
-            yield Problem("no gate has looks, so none decides before the end", "stop", f"add looks to one: {example}")
+            yield Problem(
+                "no gate has looks, so no gate decides before the end", "stop", f"add looks to one: {example}"
+            )
         for gate in self.gates:
             if gate.looks is None and looked:
-                what = "this gate is decided at the end only, and the run would stop before"
+                what = "this gate is only decided at the end, but the run would stop before"
                 yield Problem(what, f"gate.{gate.about}.{gate.statistic}", "add looks: anytime, or leave stop out")
 
     def looks(self) -> GateLooks | None:
@@ -191,9 +193,9 @@ def _misfit(settings: Settings, scored: Mapping[str, Measured], config: Composit
     if declared is None and part not in scored:
         return None
     if isinstance(declared, CompositeMetricConfig):
-        return f"is a composite itself; name what it is made of: {', '.join(declared.weights)}"
+        return f"is a composite itself; name its parts: {', '.join(declared.weights)}"
     if declared is None or part not in scored:
-        return "stands for checks that only some cases bring; name metrics that score every case"
+        return "stands for checks that only some cases have; name metrics that score every case"
     if not scored[part].bounded:
         return "has scores beyond 0..1, which cannot be put together with others"
     beyond = [name for name in settings.run.dataset if config.covers(name) and not declared.covers(name)]

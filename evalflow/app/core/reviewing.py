@@ -92,7 +92,7 @@ def compared_with(run: SavedRun, metrics: Collection[str]) -> str | None:
         of_two = ", ".join(f"{name} (with {against})" for name, against in found.items() if against)
         what = f"people cannot judge one answer and compare two at once, and these compare two: {of_two}"
         raise UserError(
-            Problem(what, "metrics", "choose those that compare with the same text, or those of one answer")
+            Problem(what, "metrics", "choose metrics that compare with the same text, or metrics of one answer")
         )
     return next(iter(found.values()), None)
 

@@ -326,7 +326,7 @@ def expect_agreed(manifest: Manifest, where: str, hint: str, root: Path | None =
     """
     programs = _new_programs(manifest, (root or Path.cwd()) / _AGREED)
     if programs:
-        what = f"to resume this run starts a program of this machine: {', and '.join(programs)}"
+        what = f"resuming this run starts a program of this machine: {', and '.join(programs)}"
         raise ProgramError(Problem(what, where, hint))
 
 

@@ -186,7 +186,7 @@ def expect_criterion(run: SavedRun, lesson: Lesson) -> None:
         what = f"the prompt {config.prompt} has the criterion in its own words, not the metric's `{CRITERION}`"
         hint = "change the prompt by hand, or use `prompt: rubric/grade.jinja`, which shows the description"
     else:
-        what = f"a judge can reword the criterion of a rubric, and {lesson.metric} is of the kind {config.kind}"
+        what = f"a judge can only reword the criterion of a rubric, but {lesson.metric} is of the kind {config.kind}"
         hint = "leave out --wording: examples can be tried"
     raise UserError(Problem(what, where, hint))
 

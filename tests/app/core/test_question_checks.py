@@ -11,7 +11,7 @@ FULL = {"question": "Why?", "answer": "So.", "reference": "So."}
 def test_a_question_that_only_some_cases_have_is_named_with_its_row(lab):
     (problem,) = lab.refusal({"d": lab.data(FULL, {**FULL, "id": "b", "question": None})}, EXACT)
     assert problem.where.endswith("d.jsonl:2")
-    assert problem.what == "case 'b': the case has no question, and others have one"
+    assert problem.what == "case 'b': the case has no question, but others have one"
     assert problem.hint.endswith("dataset.d.allow_irregular=true")
 
 
