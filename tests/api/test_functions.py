@@ -161,7 +161,7 @@ def test_a_run_out_of_budget_says_where_its_results_are(folder: Path) -> None:
 
 def test_a_folder_with_a_run_is_kept() -> None:
     evalflow.run("metric=exact_match", cases=CASES, folder="mine")
-    with pytest.raises(evalflow.UserError, match="holds a run already"):
+    with pytest.raises(evalflow.UserError, match="already contains a run"):
         evalflow.run("metric=exact_match", cases=CASES, folder="mine")
 
 

@@ -111,8 +111,8 @@ def test_a_new_experiment_is_the_run_of_its_words(tmp_path: Path, monkeypatch: p
     ("words", "said"),
     [
         (["dataset=rag", "metric=faithfulness", "judge=a,b"], "-m experiment=mine judge=a,b"),
-        (["experiment=agent"], "takes nothing from another"),
-        (["~dataset"], "takes nothing from another"),
+        (["experiment=agent"], "an experiment cannot extend another one"),
+        (["~dataset"], "an experiment cannot extend another one"),
         (["dataset=rag"], "no metric is chosen"),
         (["datset=rag", "metric=faithfulness"], "did you mean dataset=rag?"),
         (["dataset=rag", "metric=[a"], "there is no metric"),

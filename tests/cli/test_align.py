@@ -236,7 +236,7 @@ def test_a_metric_that_takes_answers_apart_is_refused(program: Program) -> None:
     done = program("align", "faithfulness")
     assert done.returncode == 2
     assert "asks for other things (the steps claims, verdicts)" in done.stderr
-    assert "exact_match asks no judge that could learn" in program("align", "exact_match").stderr
+    assert "exact_match does not ask a judge that can be taught" in program("align", "exact_match").stderr
 
 
 OWN = """\

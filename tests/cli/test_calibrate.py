@@ -387,7 +387,7 @@ def test_every_wrong_label_has_its_line(lab: Lab) -> None:
     ):
         assert words in said
     assert "no such file" in lab("calibrate", "--labels", "none.csv").stderr
-    assert "no labels by people" in lab("calibrate").stderr
+    assert "no human labels" in lab("calibrate").stderr
     assert "calibrate --sample 50" in lab("calibrate").stderr
 
 
@@ -630,7 +630,7 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     assert "no certificate of embedded for faithfulness: 14 labelled answers, and it takes 15" in said
     program.write("alike.jsonl", *(row | {"value": True} for row in rows))
     said = " ".join(program("calibrate", "--labels", "alike.jsonl").stdout.split())
-    assert "no certificate of embedded for faithfulness: all labels say the same" in said
+    assert "no certificate of embedded for faithfulness: all labels are the same" in said
     program.write("weights.jsonl", *(row | {"weight": 1 + i // 2 % 2} for i, row in enumerate(rows)))
     said = " ".join(program("calibrate", "--labels", "weights.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: the labels carry weights" in said

@@ -63,7 +63,7 @@ def test_the_words_of_an_edited_prompt_are_shown(desk: Program) -> None:
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert said.startswith("Same answers, another prompt of the judge: 100 points more answers pass fair than before")
-    assert "changed: the prompts of metric fair are not the same: desk/rules.jinja strict → generous" in said
+    assert "changed: the prompts of metric fair differ: desk/rules.jinja strict → generous" in said
     [changed] = json.loads(desk("compare", *runs, "--json").stdout)["changed"]
     [part] = changed["parts"]
     assert part["values"] == [{"name": "desk/rules.jinja", "before": RULES % "strict", "after": RULES % "generous"}]

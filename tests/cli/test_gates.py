@@ -174,7 +174,7 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs
     assert "baseline=nowhere: the baseline cannot be read: this is not a folder of a run" in done.stderr
     done = program("check", *WORDS, "baseline=openai")
     assert done.returncode == 2
-    assert "baseline=openai: openai is a target, and a baseline is a run" in done.stderr
+    assert "baseline=openai: openai is a target, but a baseline is a run" in done.stderr
     assert "target=openai generate=true, and name that run's folder" in done.stderr
     manifest = Path(baseline) / "run.json"
     known = json.loads(manifest.read_text())

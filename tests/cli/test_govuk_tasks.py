@@ -197,6 +197,6 @@ def test_every_task_can_be_generated(program: Program, task: str) -> None:
 def test_parts_of_a_field_can_be_told_wrongly(program: Program) -> None:
     done = program("check", "experiment=question_router", "dataset.question_router.fields.actual.outcome=outcome")
     assert done.returncode == 2
-    assert "question_router needs actual.outcome, and no case of question_router has it" in done.stderr
+    assert "question_router needs actual.outcome, but no case of question_router has it" in done.stderr
     done = program("check", "experiment=question_router", "+dataset.question_router.fields.answer={a: b}")
     assert "it cannot be put together of parts" in done.stderr

@@ -159,7 +159,7 @@ def test_looks_cannot_be_changed_after_the_run_but_a_limit_can(program: Program)
     assert program(*given, "gate={exact_match: {mean: '>= 0.5'}}").returncode == 0
     changed = program("report", ANYTIME)
     assert changed.returncode == 2
-    assert "looks are fixed before a run's first case" in changed.stderr
+    assert "looks cannot be changed after a run's first case" in changed.stderr
     assert program(*given, "gate={exact_match: {mean: '>= 0.5', looks: anytime}}").returncode == 0
     assert program("report", "gate={exact_match: {mean: '>= 0.5', looks: 5}}").returncode == 2
     assert program("report", "gate={exact_match: {mean: '>= 0.99', looks: anytime}}").returncode == 0

@@ -103,7 +103,7 @@ def test_an_objective_changes_nothing_of_a_run_by_itself(asking: Program) -> Non
 def test_values_between_two_need_such_a_sweeper(asking: Program) -> None:
     done = asking("-m", "dataset=one", "metric=exact_match", "seed=interval(1,3)")
     assert done.returncode == 2
-    assert "seed=interval(1,3): without a sweeper that optimises" in " ".join(done.stderr.split())
+    assert "seed=interval(1,3): a range needs a sweeper that optimises" in " ".join(done.stderr.split())
     done = asking("-m", "dataset=one", "metric=exact_match", "seed=1,2", "hydra/sweeper=optuna")
     assert done.returncode == 2
     assert "pip install hydra-optuna-sweeper" in " ".join(done.stderr.split())

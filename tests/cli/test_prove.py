@@ -60,7 +60,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
         ("rag_quality metric.coherence.threshold=0.5", "metric.coherence"),
         ("checks dataset=rag", "every case has its own checks"),
         ("checks", "'metric.checks.only=[string_matching,regex_matching]'"),
-        ("'[faithfulness,relevance]'", "one metric is proved at a time"),
+        ("'[faithfulness,relevance]'", "prove one metric at a time"),
         ("context_recall dataset=rag", "context_recall does not read the answer"),
         ("prompt_alignment dataset=rag", "prompt_alignment does not say which faults must worsen its score"),
         ("faithfulness --base none dataset=rag", "the fixture alone needs no dataset"),

@@ -158,10 +158,10 @@ def test_both_sides_count_in_the_budget_and_a_larger_one_goes_on(program: Progra
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (["simulator=none"], "1 of 1 cases of scenarios have a scenario, and nobody plays the user"),
+        (["simulator=none"], "1 of 1 cases of scenarios have a scenario, but no simulator plays the user"),
         (["generate=false", "target=recorded"], "nobody would talk to the simulated user"),
         (["++dataset.scenarios.fields.scenario=unused"], "case 'permit' has goal and no scenario"),
-        (["dataset.scenarios.generates=actual"], "a user cannot talk with that"),
+        (["dataset.scenarios.generates=actual"], "with which a user cannot converse"),
         (["simulator.limits.usd=1"], "the price of the target is not known"),
         (["simulator.limits.turns=0"], "simulator.limits.turns"),
         (["simulator.prompt=rubric/grade.jinja"], "which a simulator is not given"),

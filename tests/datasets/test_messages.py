@@ -224,7 +224,7 @@ def test_what_a_pair_says_besides_is_kept() -> None:
     [
         ("hi", "expected a list of {role, content}, got text"),
         ("[1", "the text is not JSON"),
-        ([["a"]], "item 0: the list is not a pair of texts [user, assistant]; known forms: {role, content}"),
+        ([["a"]], "item 0: the list is not a pair of texts [user, assistant]; known formats: {role, content}"),
         ([{"type": "web_search_call", "id": "w"}], "item 0: the type 'web_search_call' is not a turn"),
         ([{"inputs": {"a": "x", "b": "y"}}], "item 0: inputs: which of a, b is the turn? call it question"),
         ([{"question": 1, "answer": "x"}], "item 0: question: expected text, got a number (1)"),

@@ -25,7 +25,7 @@ def test_what_is_kept_is_found_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON any more"),
+        ("{", "no longer JSON"),
         ("[]", "not a map"),
         (json.dumps({"a": 1}), "not a map"),
         (json.dumps({"a": {"steps": []}}), "not a map"),

@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_told_at_once_with_its_line():
     assert [problem.where for problem in found.problems] == ["labels.csv:2", "labels.csv:3", "labels.csv:3"]
     assert [problem.what for problem in found.problems] == [
         "no case_id",
-        "target_repeat: '1.5' is not a whole number from 0 on",
+        "target_repeat: '1.5' is not a whole number of at least 0",
         "weight: '0' is not a number above 0",
     ]
     assert len(found.given) == 1

@@ -215,7 +215,7 @@ def test_a_missing_key_is_named_before_anything_is_sent(value: str | None, monke
 @pytest.mark.parametrize("value", ["two words", "line\nbreak", "schlüssel"])
 def test_what_cannot_be_a_key_is_refused_and_not_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", value)
-    with pytest.raises(UserError, match="MY_KEY holds what cannot be a key") as failed:
+    with pytest.raises(UserError, match="MY_KEY contains characters that a key cannot have") as failed:
         OpenAIJudge(OpenAIJudgeConfig(kind="openai", model="m", api_key_env="MY_KEY"), "judge")
     assert value not in str(failed.value)
 
@@ -272,7 +272,7 @@ async def test_a_slow_endpoint_is_probed_once_and_waited_for(build: Build) -> No
 async def test_an_endpoint_that_is_there_and_answers_no_call_ends_the_run_after_one_timeout(build: Build) -> None:
     async with Endpoint(lambda _: silence()) as endpoint:
         judge = build(endpoint.url, replace(IMPATIENT, attempts=6), timeout_s=0.5)
-        with pytest.raises(InfrastructureError, match=r"is there, and has answered no call within 0\.5 s") as failed:
+        with pytest.raises(InfrastructureError, match=r"is reachable, but answered no call within 0\.5 s") as failed:
             await judge.ask(ASK)
     assert "timeout_s" in failed.value.hint
     assert sorted(request.path for request in endpoint.requests) == ["/chat/completions", "/models"]

@@ -150,7 +150,7 @@ BOMBS = {**MEMORY, **{f"time: {name}": source for name, source in TIME.items()}}
 VARIABLES = {"long": "x" * 100_000, "long2": "x" * 99_999 + "x", "contexts": ["x" * 1000] * 100}
 LIMITS = (
     "takes more than 0.5 s",
-    "takes more memory than there is",
+    "needs more memory than is available",
     "needs more than 1,024 MB of memory",
     "makes more than 32,000,000 characters of text",
     "Range too big",
@@ -208,7 +208,7 @@ def test_every_filter_gives_a_stranger_what_it_gives_anybody(tmp_path: Path) -> 
 
 
 def test_a_stranger_hears_that_a_template_opens_a_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"it opens .*cp1253\.py, and such a template may open no file"):
+    with pytest.raises(UserError, match=r"it opens .*cp1253\.py, but such a template must not open files"):
         render(Prompts([tmp_path], isolated=True).inline("{{ 'x'.encode('cp1253') }}", "t"), {}, "t")
 
 

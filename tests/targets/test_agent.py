@@ -174,7 +174,7 @@ async def test_an_endless_loop_of_tools_ends_at_a_limit(build: Build, limits: An
         (("wether", {}), "error: there is no tool 'wether'; did you mean"),
         (("broken", {}), "error: ValueError: no such town"),
         (("slow", {}), "error: no result within 0.05 s"),
-        (("strange", {}), "error: the tool returned what is not JSON"),
+        (("strange", {}), "error: the tool returned a value that is not JSON"),
         (("fails", {}), "error: the command ended with exit code 3; stderr: no room"),
         (("clock", {}), "noon"),
         (("clock", ""), "noon"),

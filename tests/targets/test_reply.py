@@ -101,7 +101,7 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
         (b"", {}, "the reply is empty"),
         (b'{"answer": NaN}', {}, "the reply is not JSON"),
         ({"answer": None}, {}, "the field answer of the reply is null"),
-        ({"text": "A"}, {}, "the reply has no answer; it has text; say where it stands: target.answer=$.PATH"),
+        ({"text": "A"}, {}, "the reply has no answer; it has text; set its path: target.answer=$.PATH"),
         ({}, {}, "it has no field at all"),
         (None, {}, "the reply is null, and no answer"),
         ({"text": "A"}, {"answer": "$.output.text"}, "answer: nothing is at $.output.text in the reply"),
@@ -136,7 +136,7 @@ def test_what_cannot_be_used_is_an_error_that_says_what_came(reply: Any, mapping
         ({"answer": "$.a["}, "'$.a[' is not a JSONPath: "),
         ({"actual": {"path": "$..[", "values": {"a": 1}}}, "is not a JSONPath"),
         ({"contexts": {"path": "$.a", "fields": {"body": "b"}}}, "a context has no 'body'"),
-        ({"contexts": {"path": "$.a", "fields": {"title": "b"}}}, "say where the text of a context stands"),
+        ({"contexts": {"path": "$.a", "fields": {"title": "b"}}}, "name the key of a context's text"),
         ({"contexts": {"path": "$.a", "fields": {"text": "$.["}}}, "is not a JSONPath"),
     ],
 )

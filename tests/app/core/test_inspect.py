@@ -25,7 +25,7 @@ def test_recorded_scores_are_read_for_recorded_answers(lab):
 def test_recorded_scores_are_refused_where_every_answer_is_generated(lab, llm, generate):
     rows = [without(row, "answer") for row in ROWS]
     (problem,) = lab.refusal({"d": lab.data(*rows)}, GRADE, generate=generate, target=llm)
-    assert problem.what == "grade reads scores of recorded answers, and this run has none of d"
+    assert problem.what == "grade reads scores of recorded answers, but this run has no recorded answers of d"
     assert (problem.where, "generate=false" in problem.hint) == ("metric.grade", True)
 
 
@@ -80,7 +80,7 @@ def test_ids_choose_the_cases_and_unknown_ones_are_named(lab):
 def test_a_field_that_no_case_has_is_told_with_the_columns_there_are(lab):
     rows = [{"question": "Why?", "answer": "So.", "ideal": "So."}]
     (problem,) = lab.refusal({"d": lab.data(*rows)}, EXACT)
-    assert problem.what == "exact_match needs reference, and no case of d has it; columns without a field: ideal"
+    assert problem.what == "exact_match needs reference, but no case of d has it; columns without a field: ideal"
     assert problem.hint == "map it: ++dataset.d.fields.reference=ideal"
 
 
@@ -101,7 +101,7 @@ def test_a_prediction_that_the_live_target_does_not_fill_is_absent(lab, llm, gen
     rows = [{"question": "Hack?", "expected": True, "actual": True}]
     data = {"g": lab.data(*rows, generates="answer")}
     (problem,) = lab.refusal(data, GUARD, generate=generate, target=llm)
-    assert problem.what == "jailbreak_guardrails needs actual, and the target's reply to g fills answer"
+    assert problem.what == "jailbreak_guardrails needs actual, but the target's reply to g fills answer"
     assert problem.hint == "dataset.g.generates=actual"
 
 
@@ -132,7 +132,7 @@ def test_an_example_answer_has_its_own_metadata(lab):
     rows = [{"question": "Rain?", "answer": "Yes.", "metadata": {"topic": "rain"}, "demo_output": example}]
     assert lab.inspect({"d": lab.data(*rows)}, metric).cells == 1
     (problem,) = lab.refusal({"d": lab.data(*rows)}, metric, generate="demo")
-    assert "needs metadata.topic, and no case of d has it" in problem.what
+    assert "needs metadata.topic, but no case of d has it" in problem.what
 
 
 def test_examples_that_are_missing_are_asked_for_by_their_own_name(lab):
@@ -182,7 +182,9 @@ def test_what_reading_left_out_is_noted(lab):
     assert found.cells == 2
     empty, equal = found.reading
     assert empty == "d: 2 empty rows are left out"
-    assert equal.startswith("d: 1 row without an id equals an earlier one; each counts as a case")
+    assert equal.startswith(
+        "d: 1 row without an id equals an earlier one; each is a separate case, with an id that ends in -2, -3, and so on"
+    )
     assert set(found.reading) <= set(found.notices())
 
 
@@ -315,7 +317,7 @@ def test_a_time_that_no_case_has_stops_no_run_and_any_other_missing_field_does(l
     assert lab.inspect({"d": lab.data(*checked(late))}, ["checks"]).cells == 1
     odd = {"identifier": "rule", "params": {"field": "metadata.finish_reason", "op": "equals", "value": "stop"}}
     (problem,) = lab.refusal({"d": lab.data(*checked(odd))}, ["checks"])
-    assert problem.what.startswith("checks needs metadata.finish_reason, and no case of d has it")
+    assert problem.what.startswith("checks needs metadata.finish_reason, but no case of d has it")
 
 
 def test_the_way_around_a_judge_names_checks_that_need_none(lab):

@@ -54,7 +54,7 @@ def test_the_column_of_labels_is_named_where_a_reference_is_missing(lab, label):
     row = {"question": "Why?", "answer": "So.", "outcome": label}
     data = lab.data(row, fields={"expected": "outcome"})
     (problem,) = lab.refusal({"d": data}, EXACT)
-    assert problem.what == "exact_match needs reference, and no case of d has it; 'outcome' is read as expected"
+    assert problem.what == "exact_match needs reference, but no case of d has it; 'outcome' is read as expected"
     assert problem.hint == "to compare with it: ++dataset.d.fields.reference=outcome"
     both = lab.data(row, fields={"expected": "outcome", "reference": "outcome"})
     assert lab.inspect({"d": both}, EXACT).cells == 1

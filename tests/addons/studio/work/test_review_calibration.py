@@ -118,5 +118,5 @@ def test_too_few_labels_give_no_certificate_and_say_why(space: Workspace) -> Non
     assert (saved.issued_at, saved.why_not) == ("", one.why_not)
     assert review_calibration.review_result(eve, "r").is_saved
     review_guidelines.revise_guidelines(eve, "r", 2, {"right": "To the cent."})
-    with pytest.raises(UserError, match="6 labels are by guidelines that were revised since, and left out"):
+    with pytest.raises(UserError, match="6 labels are by guidelines that were revised since; left out"):
         review_calibration.review_result(eve, "r")

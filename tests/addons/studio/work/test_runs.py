@@ -163,7 +163,7 @@ def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> N
         address = {"base_url": endpoint.url, "api_key_env": None}
         bots.create_bot(space, "talker", {**MODEL, **address})
         alone = RunRequest("talker", ["users"], ["answer_words"])
-        with pytest.raises(UserError, match="nobody plays the user"):
+        with pytest.raises(UserError, match="no simulator plays the user"):
             runs.create_run(space, alone)
         user = {"kind": "openai", "model": "user", **address, "limits": {"turns": 3}}
         request = replace(alone, options={"simulator": user})

@@ -73,7 +73,7 @@ def test_the_very_prompt_is_shown_before_anything_is_kept(api: Api) -> None:
         {**body, "metric": {"name": "polite", "definition": bomb, "prompts": text}},
     )
     assert refused.status == 422
-    assert "more memory than there is" in refused.body.decode()
+    assert "more memory than is available" in refused.body.decode()
 
 
 def test_the_judge_writes_steps_and_scores_one_case(api: Api) -> None:

@@ -266,7 +266,7 @@ def test_a_run_is_compared_with_an_earlier_one_that_the_form_names(visit: Visit,
     ask(pages, "PUT", "/bots/newer/metrics", {"items": [{"name": "progress", "definition": progress}]}, If_Match='""')
     page = visit("/runs/new?bot=newer&dataset=games")
     field(page, "Earlier run to compare with").wait_for()
-    page.locator(".field", has_text="Earlier run").get_by_text("there is none to a case of games").wait_for()
+    page.locator(".field", has_text="Earlier run").get_by_text("but there are none for games").wait_for()
     assert "baseline=" not in page.inner_text("main")
     choose(page, "Earlier run to compare with", "Before")
     page.locator(".estimate dd").nth(2).wait_for()
@@ -291,7 +291,7 @@ def test_simulated_users_need_a_model_which_the_estimate_counts(visit: Visit, bo
     page = visit("/runs/new?bot=helper&dataset=people")
     choose(page, "Metrics", "answer words")
     choose(page, "Metrics", "good")  # which the bot's last run had
-    seen(page, "nobody plays the user")
+    seen(page, "no simulator plays the user")
     field(page, "Model of the user").fill("user")
     field(page, "Address of the user's model").fill(bot.endpoint.url)
     field(page, "Turns at most").fill("4")
