@@ -166,7 +166,7 @@ def _agreement_table(agreement: Sequence[JudgePair]) -> PageTable:
 def print_choice(console: Console, boards: Sequence[JudgeBoard], *, split: bool) -> None:
     """Print the rankings."""
     for board in boards:
-        console.print(literal(f"agreement with human labels: {_title(board)}", style="bold"))
+        console.print(literal(f"agreement with labels: {_title(board)}", style="bold"))
         _print_ranking(console, map(_choice_line, board.ranking))
     if boards:
         console.print(literal(split_sentence(split=split), style="dim"))

@@ -80,7 +80,7 @@ def test_labels_that_choose_a_judge_do_not_correct_it(
     everyone = sum(map(truth, range(N))) / N
     assert all(row["corrected"]["ci_low"] < everyone < row["corrected"]["ci_high"] for row in board["ranking"])
     page = (swept.latest / "report.html").read_text(encoding="utf-8")
-    assert "Agreement with human labels" in page
+    assert "Agreement with labels" in page
     assert "Cost against agreement: polite" in page
     kept = swept.latest / "calibration.json"
     before = kept.read_bytes()
@@ -88,7 +88,7 @@ def test_labels_that_choose_a_judge_do_not_correct_it(
     kept.write_text(json.dumps(json.loads(before) | {"choice": []}), encoding="utf-8")
     assert run_command(["report"]) == 0
     (swept.folder / "gone.jsonl").rename(swept.folder / "l.jsonl")
-    assert "Agreement with human labels" in (swept.latest / "report.html").read_text(encoding="utf-8")
+    assert "Agreement with labels" in (swept.latest / "report.html").read_text(encoding="utf-8")
     assert json.loads(kept.read_bytes()) == json.loads(before)
     job = next(path for path in sorted(Path(swept.latest).iterdir()) if path.is_dir())
     assert f"by {60 - board['n']} of 80 answers" in (job / "summary.md").read_text(encoding="utf-8")

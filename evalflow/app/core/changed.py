@@ -139,15 +139,19 @@ def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
     shared = [name for name in a.datasets if name in b.datasets]
     other = [name for name in shared if a.datasets[name].sha256 != b.datasets[name].sha256]
     if other:
-        files = [
-            ChangedValue(name, *(", ".join(shown(Path(file)) for file in run.datasets[name].files) for run in (a, b)))
-            for name in other
-        ]
+        files = [ChangedValue(name, _data_files(a, name), _data_files(b, name)) for name in other]
         values = [one for one in files if one.before != one.after]
         yield ChangedPart("target", f"the files of {', '.join(other)} are not the same", values=values)
     ours, theirs = ({name: as_map(run.config["dataset"]).get(name) for name in shared} for run in (a, b))
     if fields := [one for one in _other_values(ours, theirs) if ".fields." in one.name]:
         yield ChangedPart("target", "other columns are read", values=fields)
+
+
+def _data_files(run: Manifest, dataset: str) -> str:
+    """The files of a dataset; of a copy in the run's own folder the path in there, which is the same for each run."""
+    files = [Path(file) for file in run.datasets[dataset].files]
+    inside = [Path(*file.parts[file.parts.index(run.run_id) + 1 :]) for file in files if run.run_id in file.parts]
+    return ", ".join(str(path) for path in inside) if len(inside) == len(files) else ", ".join(map(shown, files))
 
 
 def _bot(manifest: Manifest) -> dict[str, Any]:
