@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -44,8 +45,10 @@ def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
 def _numbers(given: object, field: FieldInfo) -> Iterator[float]:
     """The number in a text such as `5k`, the default, and usual numbers."""
     if isinstance(given, str) and (found := re.search(r"-?\d+(?:\.\d+)?", given.replace(",", "").replace("_", ""))):
-        yield from (int(float(found[0])), float(found[0]))
-    if isinstance(given, int | float) and math.isfinite(given):
+        number = float(found[0])
+        if math.isfinite(number):
+            yield from (int(number), number)
+    if isinstance(given, int | float) and -sys.float_info.max <= given <= sys.float_info.max:
         yield from (round(given), abs(round(given)), abs(given), given / 100)  # the last: a percentage
     if field.default is not PydanticUndefined and isinstance(field.default, int | float):
         yield field.default
