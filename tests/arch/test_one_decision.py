@@ -60,7 +60,7 @@ COMPARES = {
     "report/comparison_sentences.py": "how an interval is phrased whose ends have different signs",
     "report/charts.py": "the ends of a scale",
     "app/plan.py": "the range of an argument",
-    "stats/quantiles.py": "a probability, and a search",
+    **dict.fromkeys(("stats/inverse.py", "stats/prediction.py", "stats/quantiles.py"), "a probability, and a search"),
     "stats/simulation.py": "how often a planned comparison finds a difference",
     "stats/stopping.py": "looks that are simulated",
 }
