@@ -106,7 +106,7 @@ def test_check_makes_no_cache_and_refuses_dollars_without_a_price(program: Progr
     words = arguments(program, "http://127.0.0.1:9/v1", "budget.usd=1")
     done = program("check", *words)
     assert done.returncode == 2
-    assert "price of scripted is not known" in done.stderr
+    assert "price of scripted is unknown" in done.stderr
     assert program("check", *words, "budget.allow_unpriced=true").returncode == 0
     assert program("check", *words, PRICE).returncode == 0
     assert not (program.folder / ".evalflow" / "cache.db").exists()

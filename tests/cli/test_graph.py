@@ -46,8 +46,8 @@ def test_a_graph_is_estimated_by_its_longest_way_run_by_each_and_told(program: P
     scores = pl.read_parquet(program.latest / "scores.parquet")
     assert dict(scores.select("case_id", "reason").iter_rows()) == WAYS
     assert [len(json.loads(steps)) for steps in scores["steps"]] == [3, 2]
-    assert "answerable: not at all → declines: declines → 1" in (program.latest / "report.html").read_text("utf-8")
-    assert WAYS["known"] in (program.latest / "results.csv").read_text("utf-8")
+    results = (program.latest / "results.csv").read_text("utf-8")
+    assert [way for way in WAYS.values() if way not in results] == []
 
 
 def test_show_draws_a_graph_and_explains_its_nodes(program: Program) -> None:

@@ -162,7 +162,7 @@ def test_both_sides_count_in_the_budget_and_a_larger_one_goes_on(program: Progra
         (["generate=false", "target=recorded"], "nobody would talk to the simulated user"),
         (["++dataset.scenarios.fields.scenario=unused"], "case 'permit' has goal and no scenario"),
         (["dataset.scenarios.generates=actual"], "with which a user cannot converse"),
-        (["simulator.limits.usd=1"], "the price of the target is not known"),
+        (["simulator.limits.usd=1"], "the price of the target is unknown"),
         (["simulator.limits.turns=0"], "simulator.limits.turns"),
         (["simulator.prompt=rubric/grade.jinja"], "which a simulator is not given"),
         (["simulator.api_key_env=NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),

@@ -312,7 +312,7 @@ async def test_what_is_remembered_costs_no_budget(judge: Judge, sessions: Any) -
 
 
 async def test_dollars_without_a_price_are_refused_by_name(judge: Judge, sessions: Any) -> None:
-    with pytest.raises(UserError, match="the price of m is not known") as refused:
+    with pytest.raises(UserError, match="the price of m is unknown") as refused:
         judge("http://127.0.0.1:9/v1", sessions(usd=1), price=None)
     assert "budget.allow_unpriced=true" in str(refused.value)
     judge("http://127.0.0.1:9/v1", sessions(tokens=1), price=None)
