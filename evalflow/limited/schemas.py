@@ -50,7 +50,7 @@ def _validator(text: str) -> Any:
         raise ValueError("the JSON Schema is nested too deeply to be read") from None
     lost = next(_dangling_references(keys), None)
     if lost is not None:
-        raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not contain")
+        raise ValueError(f"the JSON Schema refers to {lost!r}, which is not a schema within it")
     # With an explicit registry it does not fetch schemas.
     return model(schema, registry=import_module("referencing").Registry())
 

@@ -71,7 +71,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
         ("faithfulness dataset=topic_tagger", "++dataset.topic_tagger.fields.reference=COLUMN"),
         (
             "faithfulness dataset=topic_tagger ++dataset.topic_tagger.fields.reference=question",
-            "needs contexts, and no",
+            "needs contexts, but no",
         ),
         ("exact_match --base answer dataset=rag limit=1", "1 case with text in `answer`"),
         ("faithfulness judge=openai judge.model=gpt-4.1 judge.api_key_env=null --calls 3", "--calls"),

@@ -13,6 +13,7 @@ import pytest
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 from tests.cli.test_resume import Gate
+from tests.explorer import cases_in
 
 SCENARIO = {"id": "permit", "scenario": "You need a permit.", "goal": "Get it.", "facts": ["You are new."]}
 
@@ -76,7 +77,7 @@ def test_a_finished_run_is_a_dataset_that_asks_nobody(program: Program) -> None:
         assert done.returncode == 0, done.stderr
         asked = endpoint.count
     first = program.latest
-    page = (first / "report.html").read_text(encoding="utf-8")
+    page = cases_in((first / "report.html").read_text(encoding="utf-8"))
     assert '"messages":[["user","Question 0?"],["assistant","Answer to 1."],["user","Question 1?"]]' in page
     assert '"brief":"Situation: You need a permit.' in page
     (case,) = [json.loads(line) for line in (first / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -160,11 +161,11 @@ def test_both_sides_count_in_the_budget_and_a_larger_one_goes_on(program: Progra
     [
         (["simulator=none"], "1 of 1 cases of scenarios have a scenario, but no simulator plays the user"),
         (["generate=false", "target=recorded"], "nobody would talk to the simulated user"),
-        (["++dataset.scenarios.fields.scenario=unused"], "case 'permit' has goal and no scenario"),
+        (["++dataset.scenarios.fields.scenario=unused"], "case 'permit' has goal but no scenario"),
         (["dataset.scenarios.generates=actual"], "with which a user cannot converse"),
         (["simulator.limits.usd=1"], "the price of the target is unknown"),
         (["simulator.limits.turns=0"], "simulator.limits.turns"),
-        (["simulator.prompt=rubric/grade.jinja"], "which a simulator is not given"),
+        (["simulator.prompt=rubric/grade.jinja"], "which a simulator does not get"),
         (["simulator.api_key_env=NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["simulator.modle=m"], "simulator.modle"),
         (["budget.usd=1"], "price"),
@@ -189,7 +190,7 @@ def test_a_service_that_is_never_told_the_earlier_turns_is_refused(program: Prog
     service = ["target=http", "target.url=http://127.0.0.1:9/ask"]
     refused = program("check", *given, *service, "target.body={input: '{{ question }}'}")
     assert refused.returncode == 2
-    assert "the service cannot hold a talk" in " ".join(refused.stderr.split())
+    assert "the service cannot hold a conversation" in " ".join(refused.stderr.split())
     allowed = program("check", *given, *service, "target.body={input: '{{ question }}', before: '{{ history }}'}")
     assert allowed.returncode == 0, allowed.stderr
     opened = program("check", *given, *service, "target.body={q: '{{ question }}'}", "target.open={url: /threads}")

@@ -54,7 +54,7 @@ def refused(tmp_path: Path) -> Refused:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("${AMOUNT}", "${AMOUNT} refers to AMOUNT, which is not there"),
+        ("${AMOUNT}", "${AMOUNT} refers to AMOUNT, which does not exist"),
         ("${AMOUNT:-5}", "${AMOUNT:...} is not an interpolation that exists"),
         ("${the amount}", "${ begins an interpolation, but no valid one follows"),
         ("${", "${ begins an interpolation, but no valid one follows"),

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_or_lacks_what_it_starts_from_is_named(folder
     (own / "dataset" / "odd.yaml").write_bytes(b"# @package dataset.odd\npath: \xff\n")
     chosen = ("dataset=rag", "metric=faithfulness")
     text = complaint(*chosen, "judge=lost", config_dir=own)
-    assert f"{own / 'judge' / 'lost.yaml'}: defaults: it starts from judge 'opnai', which is not there" in text
+    assert f"{own / 'judge' / 'lost.yaml'}: defaults: it extends judge 'opnai', which does not exist" in text
     assert "did you mean 'openai'?" in text
     assert "starts from itself" in complaint(*chosen, "judge=circle", config_dir=own)
     assert f"{own / 'dataset' / 'odd.yaml'}: the file is not UTF-8" in complaint("dataset=odd", config_dir=own)

@@ -149,7 +149,7 @@ def test_a_schema_may_refer_to_its_own_parts():
         (
             JsonSchemaOperation,
             {"op": "json_schema", "schema": {"$ref": "http://127.0.0.1:9/s.json"}},
-            "refers to 'http://127.0.0.1:9/s.json', which it does not contain",
+            "refers to 'http://127.0.0.1:9/s.json', which is not a schema within it",
         ),
         (
             JsonSchemaOperation,

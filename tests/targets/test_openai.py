@@ -79,7 +79,7 @@ async def test_templates_see_what_is_asked_and_never_what_is_expected(build: Bui
 @pytest.mark.parametrize("name", ["reference", "expected", "answer", "actual", "demo_answer", "nonsense"])
 @pytest.mark.parametrize("key", ["prompt", "system_prompt"])
 async def test_a_template_that_uses_more_is_refused_before_the_run(name: str, key: str, build: Build) -> None:
-    with pytest.raises(UserError, match=f"uses '{name}', which a target is not given") as failed:
+    with pytest.raises(UserError, match=f"uses '{name}', which a target does not get") as failed:
         build(**{key: f"{{{{ {name} }}}} {{{{ question }}}}"})
     assert failed.value.problems[0].where == f"target.{key}"
 

@@ -79,7 +79,7 @@ def test_no_text_can_break_out_of_its_place(text: str) -> None:
 @pytest.mark.parametrize(
     ("source", "where", "what"),
     [
-        ({"a": {"b": ["{{ reference }}"]}}, "target.body.a.b[0]", "uses 'reference', which a target is not given"),
+        ({"a": {"b": ["{{ reference }}"]}}, "target.body.a.b[0]", "uses 'reference', which a target does not get"),
         ({"a": "{{ question"}, "target.body.a", ""),
         ({"a": "{% if %}"}, "target.body.a", ""),
         ('{"q": "{{ question }}"}', "target.body", "does not make JSON"),
