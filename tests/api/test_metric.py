@@ -78,7 +78,7 @@ def test_any_callable_is_a_metric() -> None:
     assert by_case(run, "silent", "status") == ["undefined"] * 2
     assert ": ZeroDivisionError: division by zero" in by_case(run, "broken", "error")[0]
     assert by_case(run, "fixed", "score") == [0.75] * 2
-    assert "returned 40; a number from 0 to 1 is wanted" in by_case(run, "words", "error")[0]
+    assert "returned 40; expected a number from 0 to 1" in by_case(run, "words", "error")[0]
     config = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["config"]["metric"]
     assert config["near"]["description"] == "How near the answer is."
     assert (run.passed, run.sentence) == (None, "The run has no gate.")

@@ -164,5 +164,5 @@ def test_an_empty_note_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None
     path.touch()
     assert RunNote.read(path) is None
     path.write_text('{"used": 3}', encoding="utf-8")
-    with pytest.raises(UserError, match="not what a run has spent"):
+    with pytest.raises(UserError, match="not a record of a run's spending"):
         RunNote.read(path)

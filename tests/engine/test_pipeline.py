@@ -319,7 +319,7 @@ async def test_what_comes_after_a_failed_check_is_skipped_and_says_why(kit):
         ("d", 0, "skipped"),
         ("e", 0, "skipped"),
     ]
-    assert "the check c failed before it" in sink.scores[-1].reason
+    assert "an earlier check, c, failed" in sink.scores[-1].reason
     assert tally.scores == {"scored": 2, "error": 1, "skipped": 2}
 
 

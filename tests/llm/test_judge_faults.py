@@ -75,7 +75,7 @@ async def test_once_an_endpoint_answered_an_outage_is_an_error_of_the_call(
     fault: Step, error_type: str, build: Build
 ) -> None:
     async with Endpoint(lambda request: fault if request.number else None) as endpoint:
-        judge = build(endpoint.url, timeout_s=0.2)
+        judge = build(endpoint.url, timeout_s=1)
         await judge.ask(ASK)
         with pytest.raises(JudgeError) as failed:
             await judge.ask(ASK)

@@ -340,7 +340,7 @@ def test_a_worker_that_was_given_up_can_make_no_more_calls() -> None:
         await call
         assert coordinator.totals.unaccounted_requests == 1
         (error,) = await _errors([model.call(session, key(1))])
-        assert "given the worker a up" in str(error)
+        assert "the run gave up worker a" in str(error)
         assert cache.get(KEY)  # what it has paid for is kept
         assert await model.call(joined(coordinator, "b").session()) == "owed"
 

@@ -55,7 +55,7 @@ def test_people_are_managed_from_the_command_line(capsys: pytest.CaptureFixture[
 def test_connections_are_managed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     add = ["connections", "add", "own", "http://10.0.0.1:8000/v1"]
     assert run_command([*add, "--network", "10.0.0.0/8", "--network", "10.0.0.0/33"]) == 2
-    assert "is neither a network" in capsys.readouterr().err
+    assert "is not a network" in capsys.readouterr().err
     assert run_command([*add, "--network", "10.0.0.0/8"]) == 0
     assert run_command(["connections", "delete", "own"]) == 0
     capsys.readouterr()
