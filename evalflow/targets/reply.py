@@ -379,7 +379,7 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
     if path is not None:
         return f"{generates}: null is at {path.text} in the reply"
     if not is_object(reply):
-        return f"the reply is {kind(reply)}, not {generates}"
+        return f"the reply is {kind(reply)}, and has no {generates}"
     if generates in reply:
         return f"the field {generates} of the reply is null"
     keys = ", ".join(reply) or "no field at all"

@@ -141,7 +141,7 @@ async def test_a_plain_function_has_a_thread_and_cannot_change_the_case(build: B
         ("async_leaves", "exception", "SystemExit: 0 (my_bot.py:54)"),
         ("thing", "malformed", "the callable returned a value that is not JSON"),
         ("with_an_object", "malformed", "not JSON: contexts[1]: expected text, a number, a list or a dictionary, got"),
-        ("nothing", "malformed", "the reply is null, and no answer"),
+        ("nothing", "malformed", "the reply is null, and has no answer"),
         ("endless", "timeout", "no reply within 0.05 s"),
         ("async_endless", "timeout", "no reply within 0.05 s"),
     ],

@@ -103,7 +103,7 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
         ({"answer": None}, {}, "the field answer of the reply is null"),
         ({"text": "A"}, {}, "the reply has no answer; it has text; set its path: target.answer=$.PATH"),
         ({}, {}, "it has no field at all"),
-        (None, {}, "the reply is null, and no answer"),
+        (None, {}, "the reply is null, and has no answer"),
         ({"text": "A"}, {"answer": "$.output.text"}, "answer: nothing is at $.output.text in the reply"),
         ({"text": None}, {"answer": "$.text"}, "answer: null is at $.text in the reply"),
         ({"answer": ["A"]}, {}, "answer: expected text, got a list"),

@@ -197,7 +197,7 @@ async def test_a_budget_that_is_used_up_ends_the_run(build: Build) -> None:
 
 
 async def test_a_budget_in_dollars_meets_an_unknown_price(build: Build) -> None:
-    with pytest.raises(UserError, match="what a call of this target costs is not known"):
+    with pytest.raises(UserError, match="what a call of this target costs is unknown"):
         build("http://127.0.0.1:9", CallSession(budget=Budget(BudgetConfig(usd=1))))
 
 
