@@ -55,7 +55,7 @@ class AgentTarget(OpenAITarget):
         ]
         if config.limits.usd is not None and config.price is None:
             hint = "target.price={input_per_million: 0.4, output_per_million: 1.6}, or limit tokens"
-            problems.append(Problem(f"the price of {config.model} is not known", "target.limits.usd", hint))
+            problems.append(Problem(f"the price of {config.model} is unknown", "target.limits.usd", hint))
         if problems:
             raise UserError(problems)
         self._tools = Toolbox(config, session)

@@ -320,7 +320,7 @@ class ScenarioChecks:
         is_limited = isinstance(simulator, SimulatorConfig) and simulator.limits.usd is not None
         for name, part in (("target", self._run.target), ("simulator", simulator)):
             if is_limited and hasattr(part, "price") and getattr(part, "price", None) is None:
-                what = f"the price of the {name} is not known"
+                what = f"the price of the {name} is unknown"
                 hint = f"{name}.price={{input_per_million: 0.4, output_per_million: 1.6}}, or limit tokens"
                 yield Problem(what, "simulator.limits.usd", hint)
 
