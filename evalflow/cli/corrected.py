@@ -71,8 +71,8 @@ def _replaced(words: list[str], meant: Meant) -> list[str]:
 
 def _joined(words: list[str], flag: str, key: str) -> list[str]:
     """Replace `--key VALUE` and `--key=VALUE` by `key=VALUE`."""
-    text = "\n".join(words)
-    return re.sub(rf"^{re.escape(flag)}(?:[\n=]|$)", lambda _: key, text, flags=re.MULTILINE).split("\n")
+    text = "\0".join(words)  # which no word can hold
+    return re.sub(rf"(?:\A|(?<=\0)){re.escape(flag)}(?:[\0=]|\Z)", lambda _: key, text).split("\0")
 
 
 def _renamed(word: str, wrong: str, right: str) -> str:

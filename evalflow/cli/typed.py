@@ -18,9 +18,9 @@ _MOST_JOBS = 20  # runs of a sweep that are examined
 _ROOTS = frozenset({*GROUPS, *(re.split("[=.]", key)[0] for key in KEYS)})
 """The first names of all keys."""
 _KEY = rf"(?:{'|'.join(sorted(_ROOTS))})(?:\.[\w.]+)?"
-_VALUE = r"(?=[^\n=-][^\n=]*(?:\n|$))"  # the next word, if it is neither an override nor a flag
-_APART = re.compile(rf"^({_KEY})(?:\n=\n|=\n{_VALUE}|\n=|:\n?|\n{_VALUE})", re.MULTILINE)
-"""Matches KEY VALUE, KEY = VALUE, KEY= VALUE and KEY:VALUE in words that line ends separate."""
+_VALUE = r"(?=[^\0=-][^\0=]*(?:\0|\Z))"  # the next word, if it is neither an override nor a flag
+_APART = re.compile(rf"(?:\A|(?<=\0))({_KEY})(?:\0=\0|=\0{_VALUE}|\0=|:\0?|\0{_VALUE})")
+"""Matches KEY VALUE, KEY = VALUE, KEY= VALUE and KEY:VALUE in words that NUL separates, which no word can hold."""
 _FLAGS = (
     "--cfg",
     "--config-name",
@@ -54,7 +54,7 @@ def expect_pairs(words: Sequence[str]) -> None:
         evalflow.errors.UserError: command line: a key and its value are joined by =
           hint: write dataset=rag limit=5
     """
-    found = _APART.sub(r"\1=", "\n".join(words)).split("\n")
+    found = _APART.sub(r"\1=", "\0".join(words)).split("\0")
     if found != list(words):
         hint = f"write {shlex.join(word for word in found if word not in words)}"
         what = "a key and its value are joined by ="

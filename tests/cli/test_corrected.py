@@ -203,3 +203,15 @@ def test_a_comparison_is_tried_without_its_page(said: Said, tmp_path: Path) -> N
         assert list(tmp_path.rglob(f"{meant}.html")) == []
         assert said((meant, *runs))[0] == 0
         assert list(tmp_path.rglob(f"{meant}.html")) != []
+
+
+def test_a_value_may_have_several_lines_that_look_like_keys(said: Said) -> None:
+    code, text = said(("check", *of('judge.name="two\njudge: lines"')))
+    assert code == 0, text
+
+
+def test_only_a_word_of_its_own_is_corrected() -> None:
+    lines = 'judge.name="two\n--dataset"'
+    wrong = Problem("dataset is chosen without --", meant=Meant(("--dataset",), ("dataset=",)))
+    assert applied(["--dataset", "rag", lines], [wrong]) == ["dataset=rag", lines]
+    assert applied(["--dataset=rag", lines], [wrong]) == ["dataset=rag", lines]
