@@ -58,6 +58,19 @@ def resolve(path: str) -> Path:
     return shipped if not _matches(here) and _matches(shipped) else here
 
 
+def rebased(path: str, before: Path, after: Path) -> str:
+    """The place below `after` of an absolute path that was below `before`; others, or if nothing is there, unchanged.
+
+    Example:
+        >>> rebased("/usr/share/x", Path("/srv/old"), Path("/srv/new"))
+        '/usr/share/x'
+    """
+    if not Path(path).is_relative_to(before):
+        return path
+    there = after / Path(path).relative_to(before)
+    return str(there) if _matches(there) else path
+
+
 def from_home(path: str) -> Path:
     """The path, with `~` and `~USER` at its start as that home folder; `~` of no known user is part of a name."""
     try:

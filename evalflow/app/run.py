@@ -15,7 +15,6 @@ from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.engines import close_engines
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
-from evalflow.app.core.planned import moved_here
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.load import HydraJob, launch
@@ -172,7 +171,6 @@ def resume(
         composed_of(manifest), folder.path, manifest.run_id, None, resumed=manifest, retry_errors=retry_errors
     )
     if manifest.status == PLANNED:
-        manifest = moved_here(manifest)
         order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, folder.path, planned=manifest)
     try:
         return run(order, screen)

@@ -9,18 +9,18 @@ import logging
 import os
 import shlex
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
-from evalflow.paths import write_atomically
+from evalflow.paths import rebased, write_atomically
 from evalflow.records.manifest import SCHEMA, Header, Manifest, SweepManifest
-from evalflow.values.jsonvalues import is_object, kind
+from evalflow.values.jsonvalues import as_map, is_object, kind
 
 log = logging.getLogger("evalflow")
 H = TypeVar("H", bound=Header)
@@ -62,16 +62,25 @@ class RunFolder:
     def read(self) -> Manifest | SweepManifest:
         """Read run.json of a run or of a sweep; UserError if it is damaged, or another version wrote the run."""
         found = self._json()
-        return self._read(SweepManifest if "jobs" in found else Manifest, found)
+        return self._read(SweepManifest, found) if "jobs" in found else self._read_here(found)
 
     def read_manifest(self) -> Manifest:
         """Read run.json of a run; UserError if it is damaged, or another version wrote it."""
-        return self._read(Manifest, self._json())
+        return self._read_here(self._json())
 
     def read_sweep(self) -> SweepManifest | None:
         """Read run.json of a sweep; None for a single run, UserError if it is damaged."""
         found = self._json()
         return self._read(SweepManifest, found) if "jobs" in found else None
+
+    def _read_here(self, found: dict[str, object]) -> Manifest:
+        """The manifest of a run; if the working directory was moved with the run, its paths are as they are now."""
+        manifest = self._read(Manifest, found)
+        *above, _ = parts = Path(manifest.folder).parts or ("",)
+        path = self.path.resolve()
+        if Path(manifest.folder).is_absolute() or list(path.parts[-len(parts) : -1]) != above:
+            return manifest  # the run itself was moved, or it never was in its working directory
+        return _moved(manifest, path.parents[len(parts) - 1])
 
     def _json(self) -> dict[str, object]:
         try:
@@ -99,6 +108,35 @@ class RunFolder:
 
     def write_manifest(self, manifest: Header) -> None:
         write_atomically(self.manifest, manifest.text + "\n")
+
+
+def _moved(manifest: Manifest, root: Path) -> Manifest:
+    """The manifest with the paths that were below the working directory at their places below `root` now.
+
+    Paths at which nothing is there stay as they were.
+    """
+    before = Path(manifest.working_directory)
+    if root == before or not before.is_absolute():
+        return manifest
+
+    def here(values: Mapping[str, object], key: str) -> dict[str, Any]:
+        path = values.get(key)
+        return {**values, key: rebased(path, before, root)} if isinstance(path, str) else {**values}
+
+    config = here(manifest.config, "baseline")
+    if "cache" in config:
+        config["cache"] = here(as_map(config["cache"]), "path")
+    for group, key in (("dataset", "path"), ("metric", "steps_from")):
+        config[group] = {name: here(as_map(values), key) for name, values in as_map(config.get(group)).items()}
+    datasets = {
+        name: facts.model_copy(update={"files": [rebased(file, before, root) for file in facts.files]})
+        for name, facts in manifest.datasets.items()
+    }
+    folders = {
+        group: [rebased(path, before, root) for path in paths] for group, paths in manifest.search_folders.items()
+    }
+    now = {"working_directory": str(root), "config": config, "datasets": datasets, "search_folders": folders}
+    return manifest.model_copy(update=now)
 
 
 def refuse_links(folder: RunFolder) -> None:

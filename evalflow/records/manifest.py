@@ -139,6 +139,7 @@ class Manifest(Header):
     """run.json of a run, written before the first request and again at the end."""
 
     working_directory: str
+    folder: str = ""  # the run's, below the working directory; elsewhere an absolute path; empty without one
     process: int  # the id of the process that works on it, or did; 0 if none has yet
     versions: Mapping[str, str]
     git_commit: str | None

@@ -40,7 +40,7 @@ from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
 from evalflow.notes import NOTE, note
-from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
+from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, shown, write_atomically
 from evalflow.prompts import is_file_name
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
@@ -190,7 +190,9 @@ def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     if before is not None and (changes := bookkeeping.changes(before, fresh)):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
         raise UserError([Problem(f"{change} has changed since the run {since}", where, hint) for change in changes])
-    return fresh if order.resumed is None else bookkeeping.reopening(order.resumed)
+    if order.resumed is not None:
+        return bookkeeping.reopening(order.resumed)
+    return fresh.model_copy(update={"folder": shown(order.folder)})
 
 
 def finished_before(

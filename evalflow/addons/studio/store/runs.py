@@ -55,7 +55,8 @@ class StoredRun:
 
     @property
     def path(self) -> Path:
-        return Path(self.folder)
+        """The run's folder; the row has it relative to the workspace, which may be moved, and is worked in."""
+        return Path(self.folder).absolute()
 
 
 def create(connection: Connection, values: Mapping[str, Any]) -> int:

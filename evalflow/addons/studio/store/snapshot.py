@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import Connection, inspect, select, update
+from sqlalchemy import Connection, inspect, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -25,7 +25,6 @@ from evalflow.addons.studio.store.database import (
     parse_url,
     sqlite_file,
 )
-from evalflow.addons.studio.store.rows import every
 from evalflow.addons.studio.store.schema import metadata
 from evalflow.addons.studio.store.tables import runs
 from evalflow.errors import InfrastructureError, Problem, UserError
@@ -109,13 +108,9 @@ def load_snapshot(url: str, source: Path) -> None:
     _run_client("pg_restore", parsed, ["--single-transaction", "--exit-on-error", str(source)])
 
 
-def settle(database: Database, before: Path, after: Path) -> None:
-    """After a restore, move the paths of run folders to their new place, and queue the runs that were in progress."""
+def settle(database: Database) -> None:
+    """After a restore, queue the runs that were in progress."""
     with database.writing() as connection:
-        for row in every(connection, select(runs.c.id, runs.c.folder)):
-            if Path(row["folder"]).is_relative_to(before):
-                moved = after / Path(row["folder"]).relative_to(before)
-                connection.execute(update(runs).where(runs.c.id == row["id"]).values(folder=str(moved)))
         values = {"state": "queued", "worker": None, "pid": None}
         connection.execute(update(runs).where(runs.c.state == "running").values(**values))
 

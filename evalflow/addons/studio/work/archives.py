@@ -25,6 +25,7 @@ from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import yaml_of
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.values.jsonvalues import is_list, is_object
 
@@ -115,7 +116,7 @@ def _declared(name: Path, path: Path) -> bytes:
 
 def _portable(path: Path, space: Workspace) -> bytes:
     """run.json without folders of the server: paths become relative to the archive or the workspace."""
-    run = str(path.parent)
+    run, manifest = str(path.parent), RunFolder(path.parent).read_manifest()
     bases = (f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), (f"{space.root}/", ""), (str(space.root), ".")
 
     def without(value: object) -> object:
@@ -128,7 +129,7 @@ def _portable(path: Path, space: Workspace) -> bytes:
                 value = value.replace(base, instead)
         return value
 
-    return json.dumps(without(json.loads(path.read_bytes())), ensure_ascii=False, indent=2).encode()
+    return json.dumps(without(json.loads(manifest.text)), ensure_ascii=False, indent=2).encode()
 
 
 def _commands(title: str, lines: Iterable[Sequence[str]]) -> list[str]:

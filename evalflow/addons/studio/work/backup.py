@@ -49,7 +49,7 @@ def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
         with completed(file) as draft, TemporaryDirectory(dir=file.parent, prefix=".evalflow-backup-") as work:
             target = private_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             snapshot = take_snapshot(url or f"sqlite:///{root / OWN_FOLDER / _FILE}", Path(work) / _DATABASE)
-            about = {"format": FORMAT, "evalflow": __version__, "root": str(root), "snapshot": asdict(snapshot)}
+            about = {"format": FORMAT, "evalflow": __version__, "snapshot": asdict(snapshot)}
             with os.fdopen(target, "wb") as out, tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
                 _add_text(archive, _ABOUT, json.dumps(about))
                 _add(archive, Path(work) / _DATABASE, _DATABASE)
@@ -106,7 +106,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
     mask = os.umask(0o077)
     try:
         with file.open("rb") as source, tarfile.open(fileobj=source, mode="r|gz") as archive:
-            snapshot, before = _about(archive, file)
+            snapshot = _about(archive, file)
             url = url or f"sqlite:///{root / OWN_FOLDER / _FILE}"
             expect_place(url, snapshot)
             with TemporaryDirectory(dir=root, prefix=".evalflow-restore-") as work:
@@ -114,7 +114,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
                 archive.extractall(work, rest, filter="data")  # refuses names that lead out of the folder
                 _put_in_place(root, Path(work), url)
         with closing(open_database(url)) as database:
-            settle(database, before, root)
+            settle(database)
     except (tarfile.TarError, EOFError) as error:
         raise UserError(Problem(f"it is not a backup, or damaged: {error}", str(file), "name another file")) from None
     except OSError as error:
@@ -146,8 +146,8 @@ def _expect_empty(root: Path) -> None:
             raise UserError(Problem("there is a workspace already", str(root / name), hint))
 
 
-def _about(archive: tarfile.TarFile, file: Path) -> tuple[Snapshot, Path]:
-    """Read the archive's first member: the snapshot's description, and the former folder of the workspace."""
+def _about(archive: tarfile.TarFile, file: Path) -> Snapshot:
+    """Read the archive's first member: the snapshot's description."""
     first = archive.next()
     text = archive.extractfile(first) if first is not None and first.name == _ABOUT else None
     try:
@@ -155,6 +155,6 @@ def _about(archive: tarfile.TarFile, file: Path) -> tuple[Snapshot, Path]:
         if about["format"] != FORMAT:
             what = f"it was made by a newer version of evalflow ({about.get('evalflow')})"
             raise UserError(Problem(what, str(file), "install that version"))
-        return Snapshot(**about["snapshot"]), Path(about["root"])
+        return Snapshot(**about["snapshot"])
     except (ValueError, KeyError, TypeError):
         raise UserError(Problem("it is not a backup", str(file), "name a file that `backup` wrote")) from None

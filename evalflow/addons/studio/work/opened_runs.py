@@ -59,7 +59,7 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
         "origin": "command line",
         "composition": _composition(space, manifest),
         "arguments": [*_own_conf(manifest), *manifest.overrides],
-        "folder": str(found.path),
+        "folder": shown(found.path),
         "created_by": space.identify().name,
     }
     with space.changing("open", "run", manifest.run_id) as connection:

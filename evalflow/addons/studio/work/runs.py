@@ -206,7 +206,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "origin": "workspace",
             "composition": asdict(request),
             "arguments": ["--config-dir", shown(folder / "snapshot" / "conf"), *planned.request.words()],
-            "folder": str(folder),
+            "folder": shown(folder),
             "progress": {"expected": found.cells},
             "facts": {"searched": searched_text(found.parts.settings.run)},
             "need": asdict(need),

@@ -296,8 +296,8 @@ def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
 def run_folder(space: Workspace, run: StoredRun) -> RunFolder:
     """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
     found = within(space, run.path)
-    if found != run.folder:
-        what = f"{run.folder} leads through a link to {found}"
+    if found != str(run.path):
+        what = f"{run.path} leads through a link to {found}"
         raise UserError(Problem(what, "folder", "put the folder itself there, without links on the way"))
     folder = RunFolder(Path(found))
     refuse_links(folder)

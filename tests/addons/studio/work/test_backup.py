@@ -35,7 +35,7 @@ def fill(space: Workspace) -> None:
     (folder / "scores.jsonl").write_text(JOURNAL, encoding="utf-8")
     (folder / "process.lock").write_text("here", encoding="utf-8")
     row: dict[str, Any] = {"project_id": space.project_id, "run_id": "r1", "title": "", "bot": "desk"}
-    row |= {"origin": "workspace", "state": "queued", "composition": {}, "arguments": [], "folder": str(folder)}
+    row |= {"origin": "workspace", "state": "queued", "composition": {}, "arguments": [], "folder": "outputs/runs/r1"}
     with space.database.writing() as connection:
         runs.create(connection, row)
         assert runs.claim(connection, runs.queued(connection)[0].id, "elsewhere:1:1", 1.0)

@@ -94,6 +94,7 @@ def test_a_run_whose_files_are_gone_or_damaged_is_shown_as_it_was(space: Workspa
 
 def elsewhere(run: dict[str, Any]) -> None:
     run["working_directory"] = "/somewhere/else"
+    run["search_folders"]["conf"].insert(0, "/somewhere/else/own")
 
 
 def own_prompt(run: dict[str, Any]) -> None:
