@@ -22,9 +22,9 @@ help: ## This list
 demo: $(VENV)/.ready ## Evaluate two versions of a sample bot, and compare them: no key, no network
 	@$(BIN)/python -m evalflow dataset=rag metric=faithfulness $(ARGS)
 	@first=outputs/runs/$$(basename "$$(readlink outputs/latest)"); \
-	printf '\n== The same questions, after a change of the bot: python -m evalflow experiment=rag_v2\n' && \
+	printf '\n== The same questions, after a change of the bot: $(BIN)/python -m evalflow experiment=rag_v2\n' && \
 	$(BIN)/python -m evalflow experiment=rag_v2 $(ARGS) && \
-	printf '\n== Is it better?  python -m evalflow compare %s\n\n' "$$first" && \
+	printf '\n== Is it better?  $(BIN)/python -m evalflow compare %s\n\n' "$$first" && \
 	$(BIN)/python -m evalflow compare "$$first"
 
 serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"

@@ -16,8 +16,12 @@ from __future__ import annotations
 import difflib
 import errno
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
@@ -104,6 +108,15 @@ class EvalflowError(Exception):
     exit_code: ClassVar[int] = 5
     refusal: Refusal | None = None
     __reduce__ = _reduced
+
+    def _render_traceback_(self) -> Sequence[str]:
+        """Return what IPython shows instead of a traceback: the line that called evalflow, and the message."""
+        from traceback import extract_tb
+
+        ours = str(Path(__file__).parent)
+        before = [*takewhile(lambda frame: not frame.filename.startswith(ours), extract_tb(self.__traceback__))]
+        where = f" in line {before[-1].lineno}: {before[-1].line}" if before else ""
+        return [f"{type(self).__name__}{where}", str(self), *getattr(self, "__notes__", ())]
 
 
 class UserError(EvalflowError):
@@ -224,9 +237,22 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     )
 
 
+def program() -> str:
+    """How a shell calls evalflow here, quoted: as this process was called, so that a printed command works.
+
+    Such as `.venv/bin/python -m evalflow`, or `evalflow` if pipx or uv installed it. An absolute path is shortened to
+    its name. In other programs, such as notebooks, it is `python -m evalflow`.
+    """
+    called, *words = sys.orig_argv
+    if words and Path(words[0]).stem == "evalflow":  # the console script
+        return "evalflow" if Path(words[0]).is_absolute() and shutil.which("evalflow") else shlex.quote(words[0])
+    typed = ("-m", "evalflow") in pairwise(words) and not Path(called).is_absolute()
+    return f"{shlex.quote(called) if typed else 'python'} -m evalflow"
+
+
 def command(*words: object) -> str:
     """Return the command line that calls evalflow with these words, quoted for a shell."""
-    return shlex.join(["python", "-m", "evalflow", *map(str, words)])
+    return f"{program()} {shlex.join(map(str, words))}".rstrip()
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from pathlib import Path
 
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, program
 
 PACKAGE = "evalflow-llm"
 """The name of the distribution; `evalflow` on the Python Package Index is another project."""
@@ -35,10 +38,22 @@ def install_command(extra: str) -> str:
     try:
         declared = [Requirement(text) for text in requires(PACKAGE) or ()]
     except PackageNotFoundError:  # run from a checkout that is not installed
-        return f"python -m pip install -e '.[{extra}]', in the checkout"
+        return f"{pip_install('-e', f'.[{extra}]')}, in the checkout"
     wanted: list[str] = []
     for one in declared:
         if one.marker and "extra" in str(one.marker) and one.marker.evaluate({"extra": extra}):
             one.marker = None
             wanted.append(str(one))
-    return shlex.join(["python", "-m", "pip", "install", *wanted])
+    return pip_install(*wanted)
+
+
+def pip_install(*words: str) -> str:
+    """The command that installs packages beside evalflow, by what made its environment: pip, pipx or uv."""
+    python, of_module, _ = program().partition(" -m ")
+    if Path(sys.prefix, "pipx_metadata.json").is_file():
+        tool = f"pipx inject {shlex.quote(Path(sys.prefix).name)}"
+    elif find_spec("pip") is None:
+        tool = f"uv pip install --python {shlex.quote(sys.prefix)}"
+    else:
+        tool = f"{python if of_module else shlex.quote(sys.executable)} -m pip install"
+    return f"{tool} {shlex.join(words)}"

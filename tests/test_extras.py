@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
@@ -30,6 +31,21 @@ def test_a_checkout_that_is_not_installed_is_installed_with_it(monkeypatch: pyte
 
     monkeypatch.setattr(extras, "requires", absent)
     assert extras.install_command("web") == "python -m pip install -e '.[web]', in the checkout"
+
+
+def test_the_command_is_of_the_tool_that_made_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = tmp_path / "my env"
+    env.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(env))
+    monkeypatch.setattr(sys, "executable", f"{env}/bin/python")
+    monkeypatch.setattr(sys, "orig_argv", [".venv/bin/python", "-m", "evalflow", "list"])
+    assert extras.pip_install("nltk>=3") == ".venv/bin/python -m pip install 'nltk>=3'"
+    monkeypatch.setattr(sys, "orig_argv", [f"{env}/bin/python", f"{env}/bin/evalflow", "list"])
+    assert extras.pip_install("nltk") == f"'{env}/bin/python' -m pip install nltk"
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)  # as where uv made it
+    assert extras.pip_install("nltk") == f"uv pip install --python '{env}' nltk"
+    (env / "pipx_metadata.json").touch()
+    assert extras.pip_install("nltk") == "pipx inject 'my env' nltk"
 
 
 def test_nothing_tells_to_install_the_package_of_another_project() -> None:

@@ -27,7 +27,7 @@ def ranked(options: argparse.Namespace) -> tuple[Path, Standings]:
     """The folder for the page, and the ranking; writes nothing. UserError if the runs cannot be ranked."""
     if (options.out and options.short is None) or (options.labels and options.judge_alone):
         what = "--out names a short set: give --short N" if options.out else "--judge-alone uses no labels"
-        raise UserError(Problem(what, "command line", "see: python -m evalflow rank --help"))
+        raise UserError(Problem(what, "command line", f"see: {command('rank', '--help')}"))
     folder, runs = _runs(options.runs)
     labels = {"given": options.labels, "judge_alone": options.judge_alone}
     return folder, rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow, **labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-PROGRAM = "python -m evalflow"
+from evalflow.errors import program
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Manual:
         lines = [line for part in self.text.split("\n\n") for line in (*textwrap.wrap(part, WIDTH), "")]
         lines.append("examples:")
         for words, about in self.examples:
-            lines += [f"  {PROGRAM} {words}", f"      {about}"]
+            lines += [f"  {program()} {words}", f"      {about}"]
         return "\n".join([*lines, "", f"more: docs/{self.page}"] if self.page else lines)
 
 
@@ -42,21 +42,21 @@ WIDTH = 80
 OVERVIEW = """\
 evalflow: evaluate LLM applications from YAML, with numbers that can be defended
 
-usage: python -m evalflow [run] [OVERRIDES] [-m] [--config-dir DIR]
-       python -m evalflow VERB ...
+usage: {program} [run] [OVERRIDES] [-m] [--config-dir DIR]
+       {program} VERB ...
 
 run it
-  python -m evalflow dataset=rag metric=faithfulness                  one metric, no key needed
-  python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'    several together, one run
-  python -m evalflow -m dataset=rag metric=faithfulness judge=a,b     a sweep, one run per judge
-  python -m evalflow ... metric.faithfulness.threshold=0.9            change a value
+  {program} dataset=rag metric=faithfulness                  one metric, no key needed
+  {program} dataset=rag 'metric=[faithfulness,relevance]'    several together, one run
+  {program} -m dataset=rag metric=faithfulness judge=a,b     a sweep, one run per judge
+  {program} ... metric.faithfulness.threshold=0.9            change a value
   Brackets mean together, commas mean one after another. --fill-demo keeps the
   answers as the example answers that are missing, in a new file beside the
   data; --replace-demo as all of them.
 
 verbs (RUN is a run's folder; without it, the latest)
 """
-"""What the overview begins with; the lines of the verbs follow."""
+"""What the overview begins with, for `str.format`; the lines of the verbs follow."""
 OVERVIEW_END = """\
 
 exit codes

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from evalflow.cli.manual import PROGRAM, WIDTH, Manual
-from evalflow.errors import Meant, Problem, UserError, nearest
+from evalflow.cli.manual import WIDTH, Manual
+from evalflow.errors import Meant, Problem, UserError, nearest, program
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ class VerbParser(argparse.ArgumentParser):
     def of(cls, verb: str, manual: Manual) -> VerbParser:
         """A parser whose help has the manual of the verb."""
         return cls(
-            prog=f"{PROGRAM} {verb}",
+            prog=f"{program()} {verb}",
             description="\n".join(textwrap.wrap(manual.about, WIDTH)),
             epilog=str(manual),
             formatter_class=argparse.RawDescriptionHelpFormatter,

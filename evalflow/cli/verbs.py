@@ -12,7 +12,7 @@ from evalflow.cli.completion import print_completion
 from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
 from evalflow.doors import Door
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, program
 from evalflow.paths import GROUPS
 
 
@@ -431,4 +431,4 @@ def overview() -> str:
         except UserError as error:
             broken += [f"\n{problem.what}\n  hint: {problem.hint}\n" for problem in error.problems]
     verbs = "\n".join(line for line in lines if line)
-    return f"{OVERVIEW}{verbs}\n{OVERVIEW_END}{''.join(broken)}"
+    return OVERVIEW.format(program=program()) + f"{verbs}\n{OVERVIEW_END}{''.join(broken)}"

@@ -12,6 +12,7 @@ import yaml
 from evalflow.config.schema import ENDINGS
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Meant, Problem, command, unknown_name
+from evalflow.extras import pip_install
 from evalflow.values.jsonvalues import as_map
 
 _FEW = 30  # maximum number of names that a hint lists
@@ -49,7 +50,7 @@ ELSEWHERE: Mapping[str, str] = {
 def no_option(group: str, name: str, known: Collection[str], folders: Sequence[Path]) -> Problem:
     """Return the problem of a chosen name that is not known in its group; `folders` are those of YAML."""
     if group == "hydra/sweeper":
-        hint = f"a plugin of Hydra brings others: pip install hydra-{name}-sweeper"
+        hint = f"a plugin of Hydra brings others: {pip_install(f'hydra-{name}-sweeper')}"
         return Problem(f"there is no sweeper {name!r} here", f"{group}={name}", hint)
     public = [one for one in known if not one.startswith("_")]
     what = f"there is no {group} {name!r}" if name else f"{group} has no value"

@@ -23,16 +23,18 @@ from evalflow.config.schema import (
 )
 from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.records import CASES
 from evalflow.values.jsonvalues import as_map
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 
-TRY = """try one of these:
-    python -m evalflow dataset=rag metric=faithfulness
-    python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
-    python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
+TRY = (
+    ("dataset=rag", "metric=faithfulness"),
+    ("dataset=jailbreak_guardrails", "metric=jailbreak_guardrails"),
+    ("dataset=rag", "metric=[faithfulness,relevance]"),
+)
+"""Runs that need no key, for a command line that names none."""
 
 _ABSENT = object()
 _DEFAULT_KEY = RemoteModelConfig.model_fields["api_key_env"].default
@@ -108,7 +110,8 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     """Validate a composed configuration; UserError lists every problem. `models` looks up a kind's model, by group."""
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):
-        raise UserError(Problem("no dataset and no metric is chosen", COMMAND_LINE, TRY))
+        hint = "\n    ".join(["try one of these:", *(command(*words) for words in TRY)])
+        raise UserError(Problem("no dataset and no metric is chosen", COMMAND_LINE, hint))
     checker = _Checker(composed, models)
     for group in ("dataset", "metric"):
         if not values.get(group):

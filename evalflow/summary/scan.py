@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, get_args
 
+from evalflow.errors import command
 from evalflow.lazy import np, pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
 from evalflow.records import Direction, Outcome, ScoreRecord, Status, passes
@@ -120,7 +120,7 @@ class JournalReader:
         if damaged:
             lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
             what = "%s: %d damaged lines are ignored (%s); to compute the missing results again: %s"
-            again = f"python -m evalflow resume {quote(str(self.path.parent))}"
+            again = command("resume", self.path.parent)
             log.warning(what, self.path, len(damaged), lines, again)
         if not parts:
             return np.empty((0, 2), dtype=np.int64)

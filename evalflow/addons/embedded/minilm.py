@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.errors import InfrastructureError
+from evalflow.extras import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -157,7 +158,7 @@ def data_file(package: str, name: str) -> Path:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise InfrastructureError(
-            f"the package {package} lacks its file {name}", f"python -m pip install --force-reinstall {package}"
+            f"the package {package} lacks its file {name}", pip_install("--force-reinstall", package)
         )
     return path
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 from evalflow.cli.manual import DONE_CODES, RUN_CODES, Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, program
 
 _TIAMAT = Manual(
     "Run a Tiamat test file, unchanged: each of its datasets with each of its metrics.",
@@ -89,7 +89,7 @@ def _tiamat_words(options: Namespace) -> tuple[list[str], list[str]]:
     overrides = [word for word in options.words if word not in files]
     config_dir, _ = config_dir_of(overrides)
     if config_dir or not 1 <= len(files) <= 2:
-        hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
+        hint = f"{program()} tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
         raise UserError(Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint))
     return files, overrides
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from evalflow.addons.studio.public import add_public_options, expect_no_public_options, public_settings
 from evalflow.cli.manual import DONE_CODES, Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, console
+from evalflow.errors import command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -218,7 +219,7 @@ def _restore(parser: VerbParser) -> Work:
         from evalflow.addons.studio.work.backup import restore
 
         restore(options.file.absolute(), options.database_url)
-        _tell(console(), "ready  start it again: python -m evalflow serve")
+        _tell(console(), f"ready  start it again: {command('serve')}")
         return 0
 
     return work

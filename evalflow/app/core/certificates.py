@@ -20,7 +20,7 @@ from rich.console import Console
 
 from evalflow.app.core.saved import SavedRun, declared_meaning, prepared_steps
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.wording import literal, print_json
@@ -151,7 +151,7 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
             text = f"{one.metric}, {one.judge}, {one.issued_at[:10]}: labels of {one.target} in run {one.run_id}"
             console.print(literal(text, style="dim"), soft_wrap=True)
     else:
-        text = "no judge has been compared with people here; to begin: python -m evalflow calibrate"
+        text = f"no judge has been compared with people here; to begin: {command('calibrate')}"
         console.print(text, soft_wrap=True)
     return 0
 

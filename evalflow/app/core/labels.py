@@ -151,7 +151,7 @@ def _notes(left: LeftOut) -> Iterator[str]:
     if left.stale:
         yield (
             f"{_labels(left.stale)} of other answers than the ones scored here, and left out (the first: "
-            f"{left.first_stale}); label these answers: python -m evalflow calibrate --sample"
+            f"{left.first_stale}); label these answers: {command('calibrate', '--sample')}"
         )
     if left.unbound:
         yield f"{_labels(left.unbound)} without answer_hash, so nobody knows of which of the generated answers"

@@ -25,7 +25,7 @@ from pydantic import model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
-from evalflow.extras import install_command
+from evalflow.extras import install_command, pip_install
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.references import references_at, which
 from evalflow.prompts import Prompts
@@ -110,7 +110,7 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
             raise UserError(Problem("nltk does not find WordNet", f"metric.{name}.synonyms", hint)) from None
         except RuntimeError:  # of sacrebleu, without the packages of a language
             what = f"tokenize: {config.tokenize} needs packages that are not installed"
-            hint = f'python -m pip install "sacrebleu[{config.tokenize[:2]}]"'
+            hint = pip_install(f"sacrebleu[{config.tokenize[:2]}]")
             raise UserError(Problem(what, f"metric.{name}.tokenize", hint)) from None
 
     async def compare(self, fields: dict[str, object]) -> Outcome:

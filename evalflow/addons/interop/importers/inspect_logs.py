@@ -22,6 +22,7 @@ from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.nan_literals import without_nan
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
+from evalflow.extras import install_command
 from evalflow.paths import shown
 from evalflow.values.jsonvalues import as_list, as_map
 
@@ -130,7 +131,7 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
         import zstandard  # pyright: ignore[reportMissingImports]
     except ImportError:
         what = "the log is compressed by zstd, which needs the package zstandard"
-        raise UserError(Problem(what, where, f"pip install zstandard; or {_TO_JSON}")) from None
+        raise UserError(Problem(what, where, f"{install_command('inspect')}; or {_TO_JSON}")) from None
     try:
         with zstandard.ZstdDecompressor().stream_reader(content) as reader:  # pyright: ignore
             return bytes(reader.read(size + 1))  # pyright: ignore

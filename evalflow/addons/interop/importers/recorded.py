@@ -36,7 +36,7 @@ from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.metrics.registry import Calls, calls_of
 from evalflow.paths import shown
 from evalflow.records.scores import Direction
@@ -248,7 +248,7 @@ class RecordedCases:
                 opened[kind].write(json.dumps(row, ensure_ascii=False) + "\n")
         imported.data |= {f"{key}_{kind}.jsonl": file for kind, file in files.items() if names[kind]}
         if names["labels"]:
-            hint = f"after a run: python -m evalflow calibrate outputs/latest --labels data/{key}_labels.jsonl"
+            hint = f"after a run: {command('calibrate', 'outputs/latest', '--labels', f'data/{key}_labels.jsonl')}"
             imported.notes.append(f"people's labels of {', '.join(names['labels'])}; {hint}")
         if names["labels_waiting"]:
             waiting = ", ".join([*names["labels_waiting"]][:12])
