@@ -401,14 +401,15 @@ def _reliability_picture(row: CalibrationRow) -> Picture | None:
 def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
     """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
 
-    Low and high are None if all labels are equal. Empty if scores leave 0..1 or have at most three values.
+    Each of fewer answers is a group. Low and high are None if all labels are equal. Empty if scores leave 0..1 or have
+    at most three values.
     """
     labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
     judge, human, clusters = (labelled[name].to_numpy() for name in ("score", "human", "cluster"))
     if np.unique(judge).size <= _FEW_VALUES or judge.min() < 0 or judge.max() > 1:
         return []
     bins: list[dict[str, Any]] = []
-    for part in np.array_split(np.arange(judge.size), _BINS):
+    for part in np.array_split(np.arange(judge.size), min(_BINS, judge.size)):
         several = np.unique(clusters[part]).size < part.size
         known = mean_interval(human[part], clusters[part] if several else None, bounded=True)
         means = {"judge": float(judge[part].mean()), "human": float(human[part].mean())}

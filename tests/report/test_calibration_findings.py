@@ -12,7 +12,7 @@ N = 100
 ANSWER = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m"}
 
 
-def bins(size, likes):
+def bins(size, likes, n=N):
     """The bins of graded scores, where so many answers in a row are a group, and what a person says of each group."""
     scored = {**ANSWER, "judge": "j", "member_of": None, "status": "scored", "passed": None, "threshold": None}
     scores = [
@@ -25,11 +25,11 @@ def bins(size, likes):
             "value": "",
             "reason": "",
         }
-        for i in range(N)
+        for i in range(n)
     ]
     said = [
         {**ANSWER, "case_id": f"c{i:03}", "by": "ana", "human": likes(i // size), "value": "", "weight": 1.0}
-        for i in range(N)
+        for i in range(n)
     ]
     schema = {"member_of": pl.String, "passed": pl.Boolean, "threshold": pl.Float64, "tags": pl.List(pl.String)}
     table = pl.DataFrame(scores, schema_overrides=schema).lazy()
@@ -42,6 +42,10 @@ def test_answers_in_five_groups_by_score():
     assert [one["n"] for one in found] == [20] * 5
     assert [one["judge"] for one in found] == pytest.approx([0.095, 0.295, 0.495, 0.695, 0.895])
     assert all(one["human"] == 0.5 and one["low"] < 0.5 < one["high"] for one in found)
+
+
+def test_no_group_is_empty():
+    assert [one["n"] for one in bins(1, lambda group: float(group % 2), n=4)] == [1] * 4
 
 
 def test_answers_of_one_group_are_no_more_certain_than_it():
