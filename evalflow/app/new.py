@@ -101,7 +101,7 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     columns = datasets.examples(DatasetConfig(path=path, sheet=sheet), skip_faulty=False)
     if not columns:
         raise UserError(Problem("no row has a column", path, "the first 100 rows were read; name a file with cases"))
-    proposed = datasets.propose_fields(list(columns))
+    proposed = datasets.propose_mapping(columns)
     lines = "".join(f"\n  {field}: {yaml_value(column)}" for field, column in proposed.items())
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
     values = {"description": description, "path": path, "sheet": sheet}
@@ -110,7 +110,7 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     file = Path("conf") / "dataset" / f"{name}.yaml"
     write_new({file: text}, console)
     config = DatasetConfig(path=path, sheet=sheet, fields={**proposed} or None)
-    print_mapping(console, profile_of(name, config), columns, proposed, file)
+    print_mapping(console, profile_of(name, config), datasets.with_paths(columns, proposed), proposed, file)
     propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
 

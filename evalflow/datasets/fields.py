@@ -384,7 +384,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     fallbacks = {column: name for column, name in others.items() if name in own and column not in taken}
     sources |= own
     labelled = sources.get(config.generates)
-    if config.labels_of and (labelled is None or _text_at(labelled) != _plain(config.labels_of)):
+    if config.labels_of and (labelled is None or text_at(labelled) != _plain(config.labels_of)):
         for labels in (sources, parts):
             labels.pop("labels", None)
     by_name = sources.get("expected") == ColumnSource("expected") and "reference" in own
@@ -411,7 +411,8 @@ def named_columns(name: str, value: FieldValue) -> list[str]:
     return [plain for column in columns if column and not (plain := _plain(column)).startswith("$")]
 
 
-def _text_at(source: ColumnSource) -> str:
+def text_at(source: ColumnSource) -> str:
+    """The column of a source, or the text of its path."""
     return source.at if isinstance(source.at, str) else source.at.text
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from evalflow.datasets.fields import FIELDS, FieldMap
+from evalflow.datasets.fields import FIELDS, FieldMap, text_at
 from evalflow.records import Case, Context, Message
 from evalflow.values.cells import boolean_of, list_in, number_of
 
@@ -99,9 +99,9 @@ def type_line(name: str, wanted: str, column: str | None = None) -> str:
 
 
 def fields_by_column(fields: FieldMap, columns: Sequence[str], profile: Profile) -> dict[str, list[str]]:
-    """The case fields that each column fills, by what the cases have."""
+    """The case fields that each column or path fills, by what the cases have."""
     filled: dict[str, list[str]] = {column: [] for column in columns}
-    named = {name: {source.column} for name, source in fields.sources.items()}
+    named = {name: {text_at(source)} for name, source in fields.sources.items()}
     named |= {name: {source.column for source in parts.values()} for name, parts in fields.parts.items()}
     for column, name in fields.aliases.items():
         if name in named and named[name].isdisjoint(columns):

@@ -9,7 +9,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "id": ("case_id", "sample_id", "example_id", "question_id", "uid", "uuid"),
     "question": ("query", "prompt", "input", "user_input", "instruction", "user_message", "user_query", "inputs"),
     "history": ("chat_history", "conversation_history", "dialogue_history", "previous_turns", "previous_messages"),
-    "messages": ("conversation", "chat", "dialogue", "dialog", "turns"),
+    "messages": ("conversation", "conversations", "chat", "dialogue", "dialog", "turns"),
     "answer": (
         "llm_answer",
         "response",

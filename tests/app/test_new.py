@@ -88,6 +88,18 @@ def test_columns_that_nothing_is_recognised_in_can_be_mapped_as_the_note_says(
     assert [case.question for case in read("mine", DatasetConfig.model_validate(values))] == ["a?"]
 
 
+def test_a_log_of_a_chat_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = '{"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}], "day": "Mon"}\n'
+    said = written(tmp_path, monkeypatch, "mine.jsonl", row)
+    assert "$.messages[:-1]         messages" in said
+    assert "$.messages[-1].content  answer      So." in said
+    assert "1 row read, 1 case made of them" in said
+    assert "reference: day" not in said
+    values = yaml.safe_load(Path("conf/dataset/mine.yaml").read_text(encoding="utf-8"))
+    [case] = read("mine", DatasetConfig.model_validate(values))
+    assert (case.question, case.answer, len(case.messages)) == ("Why?", "So.", 1)
+
+
 def test_a_new_experiment_is_the_run_of_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = [

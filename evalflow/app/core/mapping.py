@@ -43,6 +43,7 @@ class FileProfile:
 def profile_of(name: str, config: DatasetConfig) -> FileProfile:
     """Read a dataset's rows as cases, and count what they hold."""
     found = FileProfile()
+    mapped = {name: at for name, at in (config.fields or {}).items() if isinstance(at, str)}
     seen: dict[int, str] = {}
     for row in islice(_rows(name, config, found.notes), MOST_ROWS):
         found.rows += 1
@@ -53,7 +54,7 @@ def profile_of(name: str, config: DatasetConfig) -> FileProfile:
         else:
             found.faulty += 1
             found.problems += row.problems if len(found.problems) < _LISTED else ()
-    columns = list(datasets.examples(config))
+    columns = list(datasets.with_paths(datasets.examples(config), mapped))
     found.fields = fields_by_column(field_map(name, config), columns, found.cases)
     return found
 
@@ -128,6 +129,8 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
     texts = _texts(found, others)
     asked = {"question"} if is_asked else set[str]()
     missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")
+    if missing == "reference":  # which a name or a date is not
+        texts = [column for column in texts if " " in str(columns[column])]
     example = f"{missing}: {yaml_value(texts[0])}" if texts and missing else ""
     if example:
         what += f". To map one, under `fields` in {file}:"

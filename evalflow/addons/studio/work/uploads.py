@@ -44,7 +44,7 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file.
+    """A column of a file, or a path into one that holds objects.
 
     Attributes:
         field: The case field that it probably holds; None for an additional input.
@@ -140,10 +140,12 @@ def sheets_of(space: Workspace, path: Path) -> list[str]:
 
 @requires("edit")
 def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
-    """The columns of a file, each with the case field that it probably holds."""
+    """The columns of a file, or paths into their objects, each with the case field that it probably holds."""
     with _reading(space, source.path):
-        found = readers.examples(source.config())
-    proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
+        values = readers.examples(source.config())
+    mapping = readers.propose_mapping(values)
+    found = readers.with_paths(values, mapping)
+    proposed = {column: field for field, column in mapping.items()}
     fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
     texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
     return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in found.items()]

@@ -182,6 +182,22 @@ def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_pat
 
 
 @ON_SQLITE
+def test_rows_of_a_chat_log_are_entered(space: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"inputs": {"question": "q"}, "outputs": {"answer": "a"}, "n": 1}\n', encoding="utf-8")
+    columns = columns_of(space, CaseFile(path))
+    assert [(column.name, column.field, column.example) for column in columns] == [
+        ("$.inputs.question", "question", "q"),
+        ("$.outputs.answer", "answer", "a"),
+        ("n", None, "1"),
+    ]
+    fields = {column.field: column.name for column in columns if column.field}
+    assert upload_cases(space, "mine", CaseFile(path), fields) == 1
+    [kept] = cases.list_cases(space, "mine").items
+    assert (kept.question, kept.body["answer"]) == ("q", "a")
+
+
+@ON_SQLITE
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])
 @pytest.mark.parametrize("between", [",", ";", "\t"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -1,0 +1,142 @@
+"""Guess where in objects, such as the rows of other programs' logs and exports, the case fields are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalflow.datasets.proposal import USUAL, propose_fields
+from evalflow.values.cells import opened
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, json_path
+
+_TEXTS = ("question", "answer", "reference")
+_FOUND_INSIDE = ("question", "messages", "answer", "reference", "contexts")
+_HOLDERS: Mapping[str, str] = {"request": "question", "outputs": "answer", "result": "answer", "body": "answer"}
+"""Names of objects that are no usual names of columns, with the field that such an object is about."""
+_ABOUT = {"metadata", "labels", "vars", "tags", "usage", "expected", "actual", "scores", "error"}
+"""Objects that say something about a case, in which a `source` or a `text` is not the case's own."""
+_WRAPPED = ("content", "text", "value", "page_content", "message")
+_REPLIES = ("choices", "candidates", "generations", "output", "content", "parts")
+"""Lists whose first item holds the text of a reply."""
+_SIMPLE = re.compile(r"[A-Za-z_]\w*")
+_DEEPEST = 8  # `$.response.body.choices[0].message.content` has 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A text or a list in an object, with the keys that lead to it from its column on."""
+
+    keys: tuple[str | int, ...]
+    value: object
+
+    @property
+    def name(self) -> str:
+        """The last key; of a wrapper such as `message.content` the first key that is none."""
+        names = [key for key in self.keys if isinstance(key, str)]
+        return next((name for name in reversed(names[1:]) if name not in _WRAPPED), names[-1])
+
+
+def propose_mapping(first_values: Mapping[str, object]) -> dict[str, str]:
+    """Propose a `fields` mapping for unknown data, by the columns and their first values: case field to column or path.
+
+    A field whose column holds an object is the text in it, such as `$.inputs.question`; what is not found is left out.
+    Of a conversation that ends with the assistant's message, this message is the answer, if nothing else is.
+
+        propose_mapping({"inputs": {"q": "Why?"}, "outputs": {"answer": "So."}})
+        # {"question": "$.inputs.q", "answer": "$.outputs.answer"}
+    """
+    proposed = propose_fields(list(first_values))
+    opened_values = {column: opened(value) for column, value in first_values.items()}
+    objects = {
+        column: as_map(value) for column, value in opened_values.items() if is_object(value) and column not in _ABOUT
+    }
+    by_name = {name: name for name in USUAL if name in first_values} | proposed
+    if is_object(next(iter(as_list(opened_values.get(by_name.get("question", "")))), None)):  # `input` of a chat API
+        proposed["messages"] = by_name["messages"] = by_name.pop("question")
+        proposed.pop("question", None)
+    for field in _TEXTS:
+        if by_name.get(field) in objects:
+            proposed.pop(field, None)
+            del by_name[field]
+    for column, value in objects.items():
+        for field, path in _inside(column, value).items():
+            is_asked = field in ("question", "messages") and not {"question", "messages"}.isdisjoint(by_name)
+            if field not in by_name and not is_asked:
+                proposed[field] = by_name[field] = path
+    return _with_last_message(proposed, by_name, opened_values)
+
+
+def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:
+    """The columns with their first values, but instead of a column that paths of the mapping lead into, the paths."""
+    entered: dict[str, dict[str, object]] = {}
+    opened_values = {column: opened(value) for column, value in columns.items()}
+    for path in (at for at in mapping.values() if at.startswith("$") and at not in columns):
+        begins = {column: (f"{_path((column,))}.", f"{_path((column,))}[") for column in columns}
+        whole = next((column for column in columns if path.startswith(begins[column])), "")
+        entered.setdefault(whole, {})[path] = json_path(path).value(opened_values)
+    shown = ((column, entered.get(column, {column: value})) for column, value in columns.items())
+    return {name: value for _, values in shown for name, value in values.items()} | entered.get("", {})
+
+
+def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
+    """The fields that are found in an object, with their paths."""
+    leaves = list(_leaves((column,), value))
+    names: dict[str, _Leaf] = {}
+    for leaf in leaves:
+        names.setdefault(leaf.name, leaf)
+    inside = propose_fields(list(names))
+    places = {name: names[name] for name in _FOUND_INSIDE if name in names}
+    places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
+    texts = [leaf for leaf in leaves if isinstance(leaf.value, str)]
+    about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
+    places = {field: leaf for field, leaf in places.items() if field not in _TEXTS or isinstance(leaf.value, str)}
+    if about in _TEXTS and about not in places and not (about == "question" and "messages" in places):
+        replies = [leaf for leaf in texts if leaf.keys[-1] in _WRAPPED]
+        if len(likely := texts if len(texts) == 1 else replies[:1]) == 1:
+            places[about] = likely[0]
+    return {field: _path(leaf.keys) for field, leaf in places.items()}
+
+
+def _leaves(keys: tuple[str | int, ...], value: object) -> Iterator[_Leaf]:
+    """The texts and lists below an object; of a list of objects, such as `choices`, what is in its first one, too."""
+    if len(keys) > _DEEPEST:
+        return
+    if is_object(value):
+        for key, inner in value.items():
+            yield from _leaves((*keys, key), inner)
+    elif is_list(value):
+        yield _Leaf(keys, value)
+        if value and keys[-1] in _REPLIES:
+            yield from _leaves((*keys, 0), value[0])
+    elif isinstance(value, str) and value.strip():
+        yield _Leaf(keys, value)
+
+
+def _with_last_message(
+    proposed: dict[str, str], by_name: Mapping[str, str], values: Mapping[str, object]
+) -> dict[str, str]:
+    """The mapping, with the last message as the answer if it is the assistant's and no column has the answer."""
+    column = by_name.get("messages")
+    if column is None or "answer" in by_name:
+        return proposed
+    path = column if column.startswith("$") else _path((column,))
+    turns = as_list(values.get(column)) if column in values else as_list(json_path(path).value(values))
+    last = as_map(turns[-1] if turns else None)
+    text = next((key for key in ("content", "value", "text") if isinstance(last.get(key), str)), None)
+    if len(turns) < 2 or text is None or last.get("role", last.get("from")) not in ("assistant", "gpt", "ai", "model"):
+        return proposed
+    return {**proposed, "messages": f"{path}[:-1]", "answer": f"{path}[-1].{text}"}
+
+
+def _path(keys: Sequence[str | int]) -> str:
+    parts = (
+        f"[{key}]"
+        if isinstance(key, int)
+        else f".{key}"
+        if _SIMPLE.fullmatch(key)
+        else f"[{json.dumps(key, ensure_ascii=False)}]"
+        for key in keys
+    )
+    return f"${''.join(parts)}"
