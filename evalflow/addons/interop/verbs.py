@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 from evalflow.cli.manual import DONE_CODES, RUN_CODES, Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
-from evalflow.errors import Problem, UserError, program
+from evalflow.errors import EvalflowError, Meant, Problem, UserError, command, program
 
 _TIAMAT = Manual(
     "Run a Tiamat test file, unchanged: each of its datasets with each of its metrics.",
@@ -104,7 +106,14 @@ def _examine_tiamat(options: Namespace) -> None:
 def _import(parser: VerbParser) -> Work:
     from evalflow.addons.interop.importing import IMPORTERS, import_files
 
-    parser.add_word("format", IMPORTERS.names())
+    formats = IMPORTERS.names()
+
+    def format_of(word: str) -> str:
+        if word in formats or not Path(word).exists():
+            return word
+        raise UserError(_without_format(word, formats))
+
+    parser.add_word("format", formats, type=format_of)
     parser.add_argument("path", help="the tool's file; docs/import.md says which")
     parser.add_argument("--name", help="the name of what is written; that of the file without it")
     root = "files that it names are read below this folder only; its own folder without it"
@@ -114,6 +123,32 @@ def _import(parser: VerbParser) -> Work:
     return lambda options: import_files(
         options.format, options.path, console(), options.name, options.root, options.dataset
     )
+
+
+def _without_format(file: str, formats: Sequence[str]) -> Problem:
+    """The problem of a file without its format: the one that its name has, or a dataset if its cases can be read."""
+    what, where = "the tool that wrote the file comes first", f"import {file}"
+    stem = Path(file).name.lower().replace("_", "-")
+    named = min((name for name in formats if name in stem), key=stem.index, default=None)
+    if named:
+        hint = f"write {command('import', named, file)}"
+        return Problem(what, where, hint, meant=Meant(None, ("import", named, file)))
+    name = re.sub(r"\W+", "_", Path(file).stem.lower(), flags=re.ASCII).strip("_") or "mine"
+    plain = ("new", "dataset", name, "--path", file)
+    hint = f"one of {', '.join(formats)}; for a plain table of cases: {command(*plain)}"
+    return Problem(what, where, hint, meant=Meant(None, plain) if _has_cases(file) else None)
+
+
+def _has_cases(file: str) -> bool:
+    """Whether a file's columns are those of cases, by their names."""
+    from evalflow import datasets
+    from evalflow.config.schema import DatasetConfig
+
+    try:
+        columns = datasets.examples(DatasetConfig(path=file))
+    except EvalflowError:
+        return False
+    return bool({"question", "messages", "answer"} & {*columns, *datasets.propose_mapping(columns)})
 
 
 def _examine_import(options: Namespace) -> None:
