@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 import shlex
 import shutil
 import sys
@@ -251,8 +252,32 @@ def program() -> str:
 
 
 def command(*words: object) -> str:
-    """Return the command line that calls evalflow with these words, quoted for a shell."""
-    return f"{program()} {shlex.join(map(str, words))}".rstrip()
+    """Return the command line that calls evalflow with these words, quoted for a shell, on one line."""
+    return f"{program()} {quoted(*map(str, words))}".rstrip()
+
+
+_LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def quoted(*words: str) -> str:
+    r"""Words for a shell on one line; line breaks and other control characters are written as bash and zsh read them.
+
+    Example:
+        >>> print(quoted("limit=5", "judge.title=it's mine", "judge.prompt=two" + chr(10) + "lines"))
+        limit=5 'judge.title=it'"'"'s mine' $'judge.prompt=two\nlines'
+    """
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if not _LINE_BREAKING.search(word):
+        return shlex.quote(word)
+    text = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _LINE_BREAKING.sub(lambda found: _escaped(found[0]), text) + "'"
+
+
+def _escaped(character: str) -> str:
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or f"\\u{ord(character):04x}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from evalflow.cli.completion import KEYS
 from evalflow.cli.parsing import config_dir_of
-from evalflow.errors import Meant, Problem, UserError, command, unknown_name
+from evalflow.errors import Meant, Problem, UserError, command, nearest, quoted, unknown_name
 from evalflow.paths import GROUPS
 
 _SWEEP = frozenset({"-m", "--multirun"})
@@ -55,8 +54,8 @@ def expect_pairs(words: Sequence[str]) -> None:
           hint: write dataset=rag limit=5
     """
     found = _APART.sub(r"\1=", "\0".join(words)).split("\0")
-    if found != list(words):
-        hint = f"write {shlex.join(word for word in found if word not in words)}"
+    if words and found != list(words):
+        hint = f"write {quoted(*(word for word in found if word not in words))}"
         what = "a key and its value are joined by ="
         raise UserError(Problem(what, "command line", hint, meant=Meant(tuple(words), tuple(found))))
 
@@ -80,6 +79,9 @@ def _without_dashes(flag: str) -> Problem:
     """The problem of a flag that `run` does not have: a misspelt one, or a key or a group with -- in front."""
     own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
     key = flag.lstrip("-").replace("-", "_")
+    if flag.startswith("--") and not nearest(flag, own):  # such as --metrics
+        root, dot, rest = key.partition(".")
+        key = f"{root if root in _ROOTS else nearest(root, _ROOTS)}{dot}{rest}"
     if key.partition(".")[0] in _ROOTS:
         what = f"{key} is {'chosen' if key in GROUPS else 'set'} without --"
         return Problem(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 import types
 import typing
 from collections.abc import Sequence
@@ -17,10 +16,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from evalflow.config.parameters import KNOWN
-from evalflow.errors import Meant, Problem, unknown_name
+from evalflow.errors import Meant, Problem, quoted, unknown_name
 
 COMMAND_LINE = "command line"
 _ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")  # the start of an attribute in a docstring
+_CONDITION = re.compile(r"(>=|<=|>|<)?\s*(\d*\.?\d+)")
+"""Matches a gate's condition that lacks its metric; a number alone does not say which side of it is good."""
 _WORDS = {
     "missing": "is required",
     "int_parsing": "must be a whole number",
@@ -49,7 +50,7 @@ def problems_of(
 
 def override(key: str, value: str) -> str:
     """Return an override that sets a key or adds it if missing, quoted for a shell and for Hydra."""
-    return shlex.quote(override_word(key, value))
+    return quoted(override_word(key, value))
 
 
 def override_word(key: str, value: str) -> str:
@@ -84,7 +85,7 @@ def meanings_of(config: type[BaseModel]) -> dict[str, str]:
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
-    from evalflow.config.valid_values import valid_text, with_line  # needed only after a mistake
+    from evalflow.config.valid_values import valid_key, valid_text, with_line  # needed only after a mistake
 
     path, keys, field = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
@@ -111,29 +112,43 @@ def _problem(
     what = _WORDS.get(detail["type"]) or said
     if detail["type"] == "literal_error":
         what = re.sub(r"\b(True|False)\b", lambda found: found[0].lower(), what)  # as YAML writes them
-    shown = detail.get("input")
-    got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
+    given = detail.get("input")
+    shown = str(given).lower() if isinstance(given, bool) else given  # as YAML writes it
+    is_shown = detail["type"] != "value_error" and isinstance(given, str | int | float)
+    got = f", not {shown if isinstance(given, bool) else repr(given)}" if is_shown else ""
     what = f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}"
-    written = valid_text(detail, field)
+    typed = f"{full}={shown}"
+    models = _models(field.annotation) if field and detail["type"].startswith("model_") else []
+    of_model = valid_key(given, models[0]) if len(models) == 1 else None
+    written = f"{{{of_model[0]}: {of_model[1]}}}" if of_model else valid_text(detail, field)
     if written is None:
-        return Problem(what, where, _shape(detail["type"], full, field), full)
+        return _misshaped(Problem(what, where, key=full), detail, models, overrides, typed if on_line else None)
     if on_line:
-        right = f"{full}={written}"
+        right = f"{full}.{of_model[0]}={of_model[1]}" if of_model else f"{full}={written}"
         remark = "brackets make a list" if detail["type"] == "list_type" else "write"
-        return Problem(
-            what, where, f"{remark}: {shlex.quote(right)}", full, meant=Meant((f"{full}={shown}",), (right,))
-        )
+        return Problem(what, where, f"{remark}: {quoted(right)}", full, meant=Meant((typed,), (right,)))
     return Problem(what, where, f"write {path[-1]}: {written}" if path else "", full)
 
 
-def _shape(kind: str, key: str, field: FieldInfo | None) -> str:
-    """Return a hint for a single value where a map is expected."""
-    if kind == "dict_type":
-        inner = '{METRIC: {mean: ">= 0.8"}}' if key == "gate" else "{NAME: VALUE}"
-        return f"write it as {shlex.quote(f'{key}={inner}')}"
-    models = _models(field.annotation) if field and kind.startswith("model_") else []
+def _misshaped(
+    problem: Problem, detail: ErrorDetails, models: list[type[BaseModel]], overrides: Sequence[str], typed: str | None
+) -> Problem:
+    """The problem of a single value where a map is expected, with a hint; a gate's condition gets its metric."""
+    key = problem.key
+    if detail["type"] == "dict_type" and (key == "gate" or key.endswith(".gate")):
+        condition = _CONDITION.fullmatch(str(detail.get("input")))
+        metrics = [name for one in overrides if one.startswith("metric=") for name in re.findall(r"\w+", one[7:])]
+        limit = f"{condition[1] or '>='} {condition[2]}" if condition else ">= 0.8"
+        of_metric = f'{{mean: "{limit}"}}'
+        named = f"{{{metrics[0] if metrics else 'METRIC'}: {of_metric}}}"
+        right = f"{key}={named if key == 'gate' else of_metric}"
+        is_clear = typed and condition and condition[1] and (key != "gate" or len(metrics) == 1)
+        meant = Meant((typed,), (right,)) if typed and is_clear else None
+        return replace(problem, hint=f"write it as {quoted(right)}", meant=meant)
+    if detail["type"] == "dict_type":
+        return replace(problem, hint=f"write it as {quoted(f'{key}={{NAME: VALUE}}')}")
     keys = [f"{key}.{name}" for model in models[:1] for name in model.model_fields]
-    return f"set one of its keys: {', '.join(keys)}" if keys else ""
+    return replace(problem, hint=f"set one of its keys: {', '.join(keys)}" if keys else "")
 
 
 def _as_parameter(parent: str, name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.misnamed import no_option
 from evalflow.config.validate import Composed
-from evalflow.errors import InfrastructureError, Meant, Problem, UserError, nearest, unknown_name
+from evalflow.errors import InfrastructureError, Meant, Problem, UserError, nearest, quoted, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.values.jsonvalues import as_map, is_list
 
@@ -81,7 +80,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
 def no_value(key: str) -> Problem:
     """Return the problem of a missing mandatory key."""
     example = _EXAMPLES.get(key.rpartition(".")[2])
-    hint = f"add {key}=..." + (f", such as {shlex.quote(f'{key}={example}')}" if example else "")
+    hint = f"add {key}=..." + (f", such as {quoted(f'{key}={example}')}" if example else "")
     return Problem(f"{key} has no value", hint=hint, key=key)
 
 
@@ -153,7 +152,7 @@ def _several(override: str) -> Problem:
         )
     if key in ("dataset", "metric"):
         together = f"{key}=[{values}]"
-        hint = f"together in one run: {shlex.quote(together)}; one run for each: -m {override}"
+        hint = f"together in one run: {quoted(together)}; one run for each: -m {override}"
         meant = Meant((override,), (together,))
     return Problem(f"{override} has several values", COMMAND_LINE, hint, meant=meant)
 
@@ -226,7 +225,7 @@ def problems_of_absent(
         if key not in misplaced and unknown.isdisjoint(
             unknown_key(".".join(parts[:length])) for length in range(1, len(parts) + 1)
         ):
-            hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
+            hint = f"to add it, write a +: {quoted(f'+{line}')}"
             problems.append(
                 Problem(f"{key} is not in its file", COMMAND_LINE, hint, meant=Meant((line,), (f"+{line}",)))
             )
@@ -275,7 +274,7 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
     if root not in values and root not in ("dataset", "metric"):
         problem = unknown_name(unknown_key(root), COMMAND_LINE, root, {*values, *GROUPS})
         meant = _respelt(line, key, values)
-        return replace(problem, hint=f"did you mean {shlex.quote(meant)}?") if meant else problem
+        return replace(problem, hint=f"did you mean {quoted(meant)}?") if meant else problem
     chosen = as_map(values.get(root))
     if root in ("dataset", "metric") and below and below[0] not in chosen:
         what = f"{key}: no {root} {below[0]!r} is chosen"

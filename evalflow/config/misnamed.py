@@ -45,6 +45,15 @@ ELSEWHERE: Mapping[str, str] = {
     "user_friction": "user_frustration",
 }
 """Our metrics by their names in other tools, since the nearest spelling would suggest a different metric."""
+_MAKERS = {
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "claude": "anthropic",
+    "gemini": "gemini",
+}
+"""The judges and targets of models, by how the models' names begin."""
 
 
 def no_option(group: str, name: str, known: Collection[str], folders: Sequence[Path]) -> Problem:
@@ -58,6 +67,11 @@ def no_option(group: str, name: str, known: Collection[str], folders: Sequence[P
     meant = ELSEWHERE.get(name.lower().replace("-", "_")) if group == "metric" else None
     if meant in public:
         return replace(problem, hint=f"what other tools call so is {meant!r}", meant=_chosen(group, name, meant))
+    makers = (maker for begins, maker in _MAKERS.items() if name.lower().startswith(begins) and maker in public)
+    if maker := next(makers, None):  # a model's name instead of its judge's or target's
+        chosen = (f"{group}={maker}", f"{group}.model={name}")
+        hint = f"a model is named by a key: {' '.join(chosen)}"
+        return replace(problem, hint=hint, meant=Meant((f"{group}={name}",), chosen))
     if _PATH.search(name):
         return _of_path(group, name, public, folders) or problem
     if len(public) > _FEW and not problem.meant:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
@@ -22,7 +22,10 @@ from evalflow.errors import Problem, nearest
 
 _NUMBERS = ("int", "float", "greater_than", "less_than", "finite_number")  # how types of errors about numbers begin
 _USUAL = (10, 1, 0.5, 0)
-_TRUE, _FALSE = frozenset({"yes", "on", "y", "1", "t"}), frozenset({"no", "off", "n", "0", "f", "none"})
+_TRUE = frozenset({"yes", "on", "y", "1", "t", "true", "always"})
+_FALSE = frozenset({"no", "off", "n", "0", "f", "none", "false", "never"})
+_SHORTEST = 3
+"""Characters of a word that is taken for the beginning of a choice, such as `low` for `lower_is_better`."""
 
 
 def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
@@ -33,13 +36,37 @@ def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
     if kind == "list_type" and isinstance(given, str) and given:
         return f"[{','.join(given.split())}]"
     if kind == "literal_error" and isinstance(given, str | bool):
-        return nearest(str(given).lower(), re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected")))) or None
+        expected = re.findall(r"'([^']+)'|\b(True|False)\b", str(detail.get("ctx", {}).get("expected")))
+        return _choice(given, [text or truth.lower() for text, truth in expected])
     if kind.startswith("bool_"):
-        word = str(given).lower()
-        return "true" if word in _TRUE else "false" if word in _FALSE else nearest(word, ("true", "false")) or None
+        return _choice(given, ("true", "false"))
     if kind.startswith(_NUMBERS) and field is not None:
         return next((json.dumps(value) for value in _numbers(given, field) if _is_valid(value, field)), None)
     return None
+
+
+def valid_key(given: object, model: type[BaseModel]) -> tuple[str, str] | None:
+    """The key of a map of keys that takes a single value, and the value: of `cache=off` mode and off; None without one.
+
+    Texts are taken for one of a key's choices only, since most other keys would take any text.
+    """
+    for name, field in model.model_fields.items():
+        choices = [one for one in typing.get_args(field.annotation) if isinstance(one, str)]
+        if typing.get_origin(field.annotation) is typing.Literal and (word := _choice(given, choices)):
+            return name, word
+        if isinstance(given, int | float) and not isinstance(given, bool) and _is_valid(given, field):
+            return name, json.dumps(given)
+    return None
+
+
+def _choice(given: object, choices: Sequence[str]) -> str | None:
+    """The choice that a word means: by its truth, by its beginning, or the nearest one; None without one."""
+    word = str(given).lower()
+    for truth, words in ((_TRUE, ("true", "on")), (_FALSE, ("false", "off"))):
+        if word in truth and (meant := next((one for one in words if one in choices), None)):
+            return meant
+    begun = [choice for choice in choices if choice.startswith(word)] if len(word) >= _SHORTEST else []
+    return begun[0] if len(begun) == 1 else nearest(word, choices) or None
 
 
 def _numbers(given: object, field: FieldInfo) -> Iterator[float]:

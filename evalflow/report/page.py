@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich import box
 from rich.table import Table
 
-from evalflow.errors import command
+from evalflow.errors import command, quoted
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
@@ -61,7 +60,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
         ("Saved", cost(manifest.saved_usd) if manifest.cached else None),
         ("Provider", provider_savings(manifest)),
         ("Versions", run and _versions(run)),
-        ("Command", shlex.join(["python", "-m", "evalflow", *manifest.overrides])),
+        ("Command", quoted("python", "-m", "evalflow", *manifest.overrides)),
     ]
     return [(label, text) for label, text in found if text]
 

@@ -200,7 +200,7 @@ def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
         (["metric=bias", "--dataset"], "write dataset=NAME"),
         (["-m", "tiamat", "tests.json"], "put it first: python -m evalflow tiamat ..."),
         (["dataset=rag", "check"], "put it first: python -m evalflow check ..."),
-        (["dataset=rag", "--metrics", "bias"], "run does not take --metrics"),
+        (["dataset=rag", "--metrics", "bias"], "metric is chosen without --"),
     ],
 )
 def test_a_run_typed_in_the_ways_of_other_programs_is_told_as_it_is_typed_here(

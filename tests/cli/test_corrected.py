@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -77,6 +78,15 @@ def of(*changes: str) -> tuple[str, ...]:
         ((*RUN, "limit=1,000"), (*RUN, "limit=1000")),
         (of("max_error_rate=5"), of("max_error_rate=0.05")),
         (of("cache.mode=of"), of("cache.mode=off")),
+        (of("cache=off"), of("cache.mode=off")),
+        (of("cache=true"), of("cache.mode=on")),
+        (of("budget=5"), of("budget.usd=5")),
+        (of("generate=no"), of("generate=false")),
+        (of("metric.exact_match.direction=higher"), of("metric.exact_match.direction=higher_is_better")),
+        (of("gate=>= 0"), of('gate={exact_match: {mean: ">= 0"}}')),
+        (of("metric.exact_match.gate=>=0"), of('metric.exact_match.gate={mean: ">= 0"}')),
+        (("--metrics", "exact_match", "dataset=rag"), ("metric=exact_match", "dataset=rag")),
+        (of("judge=gpt-4o"), of("judge=openai", "judge.model=gpt-4o")),
         (
             ("dataset=rag", "metric.exact_match.threshold=1"),
             ("dataset=rag", "metric.exact_match.threshold=1", "metric=exact_match"),
@@ -100,6 +110,8 @@ def of(*changes: str) -> tuple[str, ...]:
                 "++dataset.rag.fields.reference=gold",
             ),
         ),
+        (("import", "langfuse_traces.jsonl"), ("import", "langfuse", "langfuse_traces.jsonl")),
+        (("import", "my data/the file.csv"), ("new", "dataset", "the_file", "--path", "my data/the file.csv")),
         (("show", "exactmatch"), ("show", "exact_match")),
         (("list", "metrics"), ("list", "metric")),
         (("list", "metric", "--jsn"), ("list", "metric", "--json")),
@@ -110,6 +122,7 @@ def test_the_whole_command_is_proposed_and_runs(typed: Sequence[str], meant: Seq
     Path("my data").mkdir()
     lines = ["q,bot_reply,gold", *(",".join(row.values()) for row in ROWS)]
     Path("my data", "the file.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("langfuse_traces.jsonl").write_text('{"id": "1", "input": "Q?", "output": "A."}\n', encoding="utf-8")
     code, text = said(typed)
     assert code == 2
     assert proposed(text) == list(meant), text
@@ -126,8 +139,10 @@ def test_the_whole_command_is_proposed_and_runs(typed: Sequence[str], meant: Seq
         ("dataset=rga", "metric=coherence"),  # which needs a language model
         ("dataset=zzz", "metric=exact_match"),
         ("dataset=no/such.csv", "metric=exact_match"),
-        (*RUN, "cache=off"),
+        (*RUN, "cache=often"),
         (*RUN, "generate=always"),
+        (*RUN, "gate=yes"),
+        (*RUN, "gate=0.8"),  # which side is good?
         ("datset=rag", "metric=exact_match", "baseline=outputs/none"),
     ],
     ids=" ".join,
@@ -208,6 +223,15 @@ def test_a_comparison_is_tried_without_its_page(said: Said, tmp_path: Path) -> N
 def test_a_value_may_have_several_lines_that_look_like_keys(said: Said) -> None:
     code, text = said(("check", *of('judge.name="two\njudge: lines"')))
     assert code == 0, text
+
+
+def test_a_corrected_command_is_one_line_that_a_shell_reads_as_it_was_typed(said: Said) -> None:
+    words = ["datset=rag", "metric=exact_match", "limit=3", 'judge.name="it\'s\ntwo \\ lines"']
+    code, text = said(["check", *words])
+    [line] = re.findall("^try: (.*)$", text, re.MULTILINE)
+    assert code == 2
+    shown = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True).stdout
+    assert shown.split("\0")[3:-1] == ["check", "dataset=rag", *words[1:]]
 
 
 def test_only_a_word_of_its_own_is_corrected() -> None:

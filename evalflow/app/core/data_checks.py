@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
 from evalflow.engine.plan import case_digest
-from evalflow.errors import Meant, Problem, UserError, did_you_mean
+from evalflow.errors import Meant, Problem, UserError, did_you_mean, quoted
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
@@ -219,7 +218,7 @@ class DataChecks:
         hint = f"map it{other}: {override(place, example)}" if example else _no_column(columns, metric.name, place)
         meant = Meant((), (override_word(place, example),)) if example and proposed else None
         if need.startswith("vars.") and inner and name in columns:
-            hint = f"if {name} holds JSON as text, read it: " + shlex.quote(f"++{key}.fields.{name}={{type: json}}")
+            hint = f"if {name} holds JSON as text, read it: " + quoted(f"++{key}.fields.{name}={{type: json}}")
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
         return Problem(what, f"{key}.fields", hint, f"{key}.fields.{field}", meant=meant)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from evalflow.config.schema import MetricConfig, ScorerConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.gate_looks import GateLooks
 from evalflow.engine.looks import LookedMetric
-from evalflow.errors import Problem, did_you_mean
+from evalflow.errors import Problem, did_you_mean, quoted
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import CASES, FigureSpec
@@ -111,7 +110,7 @@ class ResultRules:
         for metric in limited:
             what = f"only {metric} has pass and fail, so there is no figure over several metrics"
             gated = f"{{{metric}: {{{gate.statistic}: {json.dumps(str(gate.condition))}}}}}"
-            hint = f"gate this metric: {shlex.quote(f'gate={gated}')}"
+            hint = f"gate this metric: {quoted(f'gate={gated}')}"
         yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
 
     def unlookable(self) -> Iterator[Problem]:
