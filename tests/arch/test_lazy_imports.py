@@ -145,3 +145,10 @@ def test_a_run_whose_data_bring_labels_needs_no_scipy(tmp_path: Path) -> None:
 def test_a_run_that_asks_nobody_needs_little_more_than_its_tables(tmp_path: Path) -> None:
     run = command("dataset=rag", "metric=exact_match")
     assert loads(run, tmp_path, HEAVY - READERS) == {"numpy", "polars"}
+
+
+def test_the_program_ends_without_a_search_for_cycles(tmp_path: Path) -> None:
+    words = "import atexit, gc, sys; from evalflow.__main__ import main; sys.argv = ['evalflow', '--version']"
+    code = f"{words}; atexit.register(lambda: print(gc.get_count()[0] < gc.get_freeze_count())); main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.splitlines()[-1] == "True", done.stderr
