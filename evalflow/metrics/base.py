@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.metrics.case_fields import blocked_outcome, fields_of, root
 from evalflow.metrics.references import which
-from evalflow.metrics.steps import blocked_outcome, fields_of, root
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import EMBED, Answer, Ask, Case, FigureSpec, Outcome

@@ -13,13 +13,14 @@ from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, mod
 from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word, with_examples
 from evalflow.errors import did_you_mean
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
+from evalflow.metrics.case_fields import fields_of, root
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, spelled_number
 from evalflow.metrics.references import any_right
 from evalflow.metrics.returns import BoolType, Examples, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import PartsRule, Rule, ValueRule
-from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
+from evalflow.metrics.steps import PreparedStep, build_steps
 from evalflow.metrics.topology import reached
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge

@@ -11,22 +11,21 @@ from pydantic import Field, field_validator
 from evalflow.config.schema import FIELDS
 from evalflow.errors import JudgeError, UserError, did_you_mean
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
-from evalflow.metrics.lists import checked_lists
-from evalflow.metrics.references import any_right, best_outcome
-from evalflow.metrics.returns import Examples, Observed, StepConfig, rows_at
-from evalflow.metrics.rules import PartsRule, Rule
-from evalflow.metrics.steps import (
-    PreparedStep,
+from evalflow.metrics.case_fields import (
     blocked_outcome,
     fields_of,
     is_empty,
     is_in_case,
     items_in,
-    placeholder_reply,
     reference_in,
     root,
     tuple_of,
 )
+from evalflow.metrics.lists import checked_lists
+from evalflow.metrics.references import any_right, best_outcome
+from evalflow.metrics.returns import Examples, Observed, StepConfig, rows_at
+from evalflow.metrics.rules import PartsRule, Rule
+from evalflow.metrics.steps import PreparedStep, placeholder_reply
 from evalflow.prompts import messages
 from evalflow.protocols import Judge
 from evalflow.records import NUMBER, Answer, Ask, Case, Outcome, Path, Reply, texts_of

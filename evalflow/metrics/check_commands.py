@@ -12,8 +12,8 @@ from pydantic import Field
 from evalflow.calls.program import ProgramFault, run_program, stderr_in_words
 from evalflow.config.schema import MetricConfig, Strict, Word, with_examples
 from evalflow.metrics.base import BaseMetric, scored
+from evalflow.metrics.case_fields import blocked_outcome, fields_of, tuple_of
 from evalflow.metrics.operations import quoted, spelled_number
-from evalflow.metrics.steps import blocked_outcome, fields_of, tuple_of
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Context, Message, Outcome
 from evalflow.values.jsonvalues import as_map, kind, parsed

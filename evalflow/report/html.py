@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from evalflow.paths import replacing
+from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
@@ -32,7 +33,6 @@ from evalflow.report.page import (
     subtitle,
     write_page,
 )
-from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
@@ -76,7 +76,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     )
     context = {
         "manifest": manifest.text,
-        "proofs": proof_tables(manifest),
+        "proofs": _proofs(manifest),
         "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
         "numbers": numbers_table([row for row in rows if row.tag is None], lower),
@@ -98,6 +98,15 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),
     }
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
+
+
+def _proofs(manifest: Manifest) -> list[tuple[str, PageTable]]:
+    """A title and a table for each metric whose judge was proved; only few runs have one."""
+    if not any(about.proof for about in manifest.metrics.values()):
+        return []
+    from evalflow.report.proof import proof_tables
+
+    return proof_tables(manifest)
 
 
 def _worst_cells(case: WorstCase) -> list[str]:

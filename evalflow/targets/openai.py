@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from evalflow.calls.cache_store import Entry, short
@@ -14,16 +14,15 @@ from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
-from evalflow.prompts import Prompts, is_file_name, not_given, render
+from evalflow.prompts import Prompts
 from evalflow.records import CUT_OFF, FILTERED, Answer, Case, Message
 from evalflow.targets.answer_step import EXTRACT, Said, step_of
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
+from evalflow.targets.turn_template import VARIABLES, turn_template
 from evalflow.values.jsonvalues import is_object, parsed
 from evalflow.values.label_names import label_name
 
-VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
-"""The variables of its templates: a case's fields except reference, expected outcome and answer."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 DECISIVE = ("base_url", "model", "temperature", "max_tokens", "parameters", "system_prompt", "prompt")
 
@@ -178,31 +177,3 @@ def scalar(text: str) -> object:
     if isinstance(value, bool | str):
         return value
     return value if isinstance(value, int | float) and label_name(value) == bare else bare
-
-
-@dataclass(frozen=True, slots=True)
-class TurnTemplate:
-    """A template of a message to a model."""
-
-    render: Callable[[Mapping[str, object]], str]
-    digest: str
-
-    def text_for(self, case: Case, unknown: str) -> str:
-        """The message for a case; `unknown` if it cannot be rendered."""
-        try:
-            return self.render({name: getattr(case, name) for name in VARIABLES})
-        except UserError:
-            return unknown
-
-
-def turn_template(source: str | None, where: str, prompts: Prompts) -> TurnTemplate | None:
-    """The template in text or in a file of prompts; None without one. UserError if a target cannot fill it."""
-    if source is None:
-        return None
-    if is_file_name(source):
-        template, used, digest = prompts.get(source), prompts.variables(source), prompts.digest([source])
-    else:
-        template, used, digest = prompts.inline(source, where), prompts.inline_variables(source), source
-    if problems := [*not_given(used, VARIABLES, where, "a target")]:
-        raise UserError(problems)
-    return TurnTemplate(partial(render, template, where=where), digest)

@@ -37,8 +37,8 @@ def loaded(folder: Path, *words: str) -> tuple[int, list[str]]:
     ("words", "most_own", "most"),
     [
         (("list", "metric"), 70, 380),
-        (("dataset=rag", "metric=exact_match", "limit=40"), 228, 1106),
-        (("dataset=rag", "metric=faithfulness"), 262, 1187),
+        (("dataset=rag", "metric=exact_match", "limit=40"), 213, 1095),
+        (("dataset=rag", "metric=faithfulness"), 257, 1182),
     ],
 )
 def test_a_command_loads_no_more_modules_than_now(

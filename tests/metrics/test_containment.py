@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.metrics.steps import COSTS
+from evalflow.metrics.case_fields import COSTS
 from evalflow.prompts.fences import fenced
 from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
 from tests.metrics.injections import MARK, TEXTS

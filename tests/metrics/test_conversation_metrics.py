@@ -9,7 +9,7 @@ import pytest
 
 from evalflow.datasets import read_messages
 from evalflow.errors import UserError
-from evalflow.metrics.steps import turn_contexts
+from evalflow.metrics.case_fields import turn_contexts
 from evalflow.records import Context, Message
 
 PLAYED = tuple(

@@ -17,12 +17,12 @@ from evalflow.config.schema import MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
+from evalflow.metrics.case_fields import fields_of
 from evalflow.metrics.kinds.g_eval import GEvalMetricConfig
 from evalflow.metrics.kinds.judge import FIELD, JudgeMetricConfig, RubricMetricConfig
 from evalflow.metrics.returns import StrType
 from evalflow.metrics.rules import MapRule, ValueRule
 from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, PercentageScale, label_scale
-from evalflow.metrics.steps import fields_of
 from evalflow.paths import new_run_id
 from evalflow.records import Case
 from evalflow.report.results_csv import as_answered

@@ -23,8 +23,7 @@ from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Meant, Problem, UserError, did_you_mean, quoted
 from evalflow.labels.read import GRADE_HINT, parse_case
-from evalflow.metrics.scale import label_scale, read_judgement
-from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
+from evalflow.metrics.case_fields import COSTS, fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
 from evalflow.report.wording import counted
@@ -333,14 +332,14 @@ class LabelChecks:
         self._wrong: list[tuple[Case, Problem]] = []
         self._more = 0
         self._others: Counter[str] = Counter()
+        self._metrics: dict[str, Metric] = {}
         self._read: dict[str, Callable[[Any], Any]] = {}
 
     def add(self, case: Case, metrics: Mapping[str, Metric]) -> None:
         """Check the labels of a selected case; `metrics` are those that will score it, by the names of their scores."""
         if not case.labels:
             return
-        for name, metric in metrics.items():
-            self._read.setdefault(name, partial(read_judgement, label_scale(metric.config, bounded=metric.bounded)))
+        self._metrics = {**metrics, **self._metrics}
         found = parse_case(case)
         own = [one for one in found.given if one.metric in metrics]
         self.apply = self.apply or bool(own)
@@ -362,15 +361,23 @@ class LabelChecks:
         known = known_metrics(self._settings)
         for name, n in self._others.items():
             if name.partition("#")[0] not in known:
-                hint = did_you_mean(name, self._read)
+                hint = did_you_mean(name, self._metrics)
                 yield f"{n:,} labels in the data are of {name!r}, which is not a metric, and do not count; {hint}"
 
     def _off_scale(self, given: list[Label]) -> Iterator[Problem]:
         for one in given:
             try:
-                self._read[one.metric](one.value)
+                self._reader(one.metric)(one.value)
             except ValueError as error:
                 yield Problem(f"the label of {one.metric}: {error}", one.where, GRADE_HINT)
+
+    def _reader(self, name: str) -> Callable[[Any], Any]:
+        if name not in self._read:
+            from evalflow.metrics.scale import label_scale, read_judgement
+
+            metric = self._metrics[name]
+            self._read[name] = partial(read_judgement, label_scale(metric.config, bounded=metric.bounded))
+        return self._read[name]
 
 
 def _twice(given: list[Label]) -> Iterator[Problem]:

@@ -24,7 +24,6 @@ from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import CELL, shown_case
 from evalflow.lazy import pl
-from evalflow.metrics.scale import label_scale
 from evalflow.paths import write_atomically
 from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import counted
@@ -139,6 +138,8 @@ def read_kept(folder: RunFolder) -> RunLabels | None:
 
 def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
     """Return what people are asked about a metric, which does not depend on judge and prompt."""
+    from evalflow.metrics.scale import label_scale
+
     found = run.rules.metrics[metric]
     scale = label_scale(found.config, bounded=found.bounded)
     return {"scale": scale.model_dump(mode="json"), "direction": found.config.direction}

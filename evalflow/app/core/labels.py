@@ -25,8 +25,8 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
 from evalflow.lazy import pl
+from evalflow.metrics.case_fields import is_recorded
 from evalflow.metrics.scale import label_scale, read_judgement
-from evalflow.metrics.steps import is_recorded
 from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.wording import counted

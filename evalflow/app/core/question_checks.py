@@ -12,7 +12,7 @@ from evalflow.app.core.data_checks import SHOWN, placed
 from evalflow.errors import Problem
 from evalflow.records import Case
 from evalflow.report.wording import counted
-from evalflow.targets.openai import turn_template
+from evalflow.targets.turn_template import turn_template
 
 _NONE = "the case has no question, but others have one"
 _NO_TEXT = "target.prompt gives it an empty message"

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
-from evalflow.metrics.steps import is_null_prediction, root
+from evalflow.metrics.case_fields import is_null_prediction, root
 from evalflow.records import Answer, FigureSpec, Outcome
 from evalflow.values.cells import boolean_of, list_in, number_of, object_in
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object, kind, look_up

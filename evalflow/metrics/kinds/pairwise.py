@@ -14,12 +14,13 @@ from pydantic import field_validator
 
 from evalflow.config.schema import Word
 from evalflow.metrics.base import expect_declared
+from evalflow.metrics.case_fields import blocked_outcome, fields_of, reference_in, tuple_of
 from evalflow.metrics.chain import ChainMetric, QuestionConfig, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
 from evalflow.metrics.scale import PREFERENCE
-from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of, reference_in, tuple_of
+from evalflow.metrics.steps import build_steps
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome, texts_of

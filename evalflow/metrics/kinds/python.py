@@ -14,8 +14,8 @@ from evalflow.calls.callables import Threads, called, imported, own_source
 from evalflow.config.schema import CallableName, MetricConfig, with_examples
 from evalflow.errors import CallError
 from evalflow.metrics.base import BaseMetric, lacks_part, scored, wrong
+from evalflow.metrics.case_fields import blocked_outcome, fields_of
 from evalflow.metrics.operations import quoted, spelled_number
-from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
 from evalflow.values.jsonvalues import kind

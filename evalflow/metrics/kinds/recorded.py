@@ -10,8 +10,8 @@ from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
 from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.base import BaseMetric, scored
+from evalflow.metrics.case_fields import fields_of, is_recorded
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
-from evalflow.metrics.steps import fields_of, is_recorded
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome

@@ -16,12 +16,13 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
+from evalflow.metrics.case_fields import fields_of
 from evalflow.metrics.chain import ChainMetric, QuestionConfig
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.references import references_at
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ShareRule
-from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
+from evalflow.metrics.steps import PreparedStep, build_steps
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome

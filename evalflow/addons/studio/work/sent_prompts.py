@@ -13,7 +13,7 @@ from evalflow.config.validate import Settings
 from evalflow.engine.scoring import Pair
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import single
-from evalflow.metrics.steps import blocked_outcome, fields_of
+from evalflow.metrics.case_fields import blocked_outcome, fields_of
 from evalflow.records import Answer, Ask, Case
 from evalflow.targets.recorded import recorded_answer
 
