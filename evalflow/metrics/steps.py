@@ -183,13 +183,14 @@ def _prompt_problems(
         return
     for variable in sorted(used - set(known)):
         if variable in FIELDS:
-            yield _undeclared(variable, known, key, f"the prompt {prompt} uses")
+            problem = _undeclared(variable, known, key, "the prompt uses")
         elif variable in uncertain:
-            what = f"the prompt {prompt} uses the reply {variable!r}, which not every path to this node has"
-            yield Problem(what, key, f"lead every path through {variable}, or put this question into two nodes")
+            what = f"the prompt uses the reply {variable!r}, which not every path to this node has"
+            problem = Problem(what, key, f"lead every path through {variable}, or put this question into two nodes")
         else:
-            what = f"the prompt {prompt} uses {variable!r}, which is neither in `needs` nor an earlier step"
-            yield Problem(what, key, did_you_mean(variable, known))
+            what = f"the prompt uses {variable!r}, which is neither in `needs` nor an earlier step"
+            problem = Problem(what, key, did_you_mean(variable, known))
+        yield replace(problem, where=f"{key} ({prompts.place_of(prompt, variable)})", key=key)
 
 
 def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Problem:

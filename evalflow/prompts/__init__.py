@@ -28,8 +28,8 @@ from urllib.parse import quote
 from jinja2 import (
     BaseLoader,
     ChoiceLoader,
-    DictLoader,
     FileSystemLoader,
+    FunctionLoader,
     StrictUndefined,
     Template,
     TemplateNotFound,
@@ -127,6 +127,11 @@ def _environment(loader: BaseLoader, key: Key) -> Sandbox:
     )
 
 
+def _texts(sources: Mapping[str, str]) -> FunctionLoader:
+    """Load templates from texts by name; unlike a DictLoader it gives them a file name, which errors then have."""
+    return FunctionLoader(lambda name: (sources[name], name, None) if name in sources else None)
+
+
 @cache
 def _codes() -> Codes:
     return Codes()
@@ -155,7 +160,7 @@ class Prompts:
     ) -> None:
         """`unsaved` are templates by name that are found before those of the folders; `key` makes the ids of fences."""
         files = FileSystemLoader([str(folder) for folder in folders])
-        self._environment = _environment(ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files, key)
+        self._environment = _environment(ChoiceLoader([_texts(unsaved), files]) if unsaved else files, key)
         self._key = key
         self._folders, self._unsaved = folders, unsaved
         self._isolated = isolated
@@ -237,6 +242,13 @@ class Prompts:
         for part in self.parts(name):
             found |= _read(self.source(part)).variables
         return found
+
+    def place_of(self, name: str, variable: str) -> str:
+        """File and line of the first use of a variable in a template or its includes, such as `mine/grade.jinja:3`."""
+        for part in self.parts(name):
+            if not self._is_plain(part) and variable in (lines := _read(self.source(part)).lines):
+                return f"{part}:{lines[variable]}"
+        return name
 
     def inline_variables(self, source: str) -> set[str]:
         return meta.find_undeclared_variables(self._environment.parse(source))
@@ -345,7 +357,7 @@ def rendered(name: str, sources: Mapping[str, str], variables: str, key: str, ma
 
 @lru_cache(maxsize=16)
 def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
-    environment = _environment(DictLoader(dict(sources)), lambda: key)
+    environment = _environment(_texts(dict(sources)), lambda: key)
     for name, _ in sources:
         environment.get_template(name)
     return environment
@@ -353,9 +365,10 @@ def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class _TemplateFacts:
-    """What can be read in the text of a template that parses."""
+    """What can be read in the text of a template that parses; `lines` are those of the first use of each name."""
 
     is_empty: bool
+    lines: Mapping[str, int]
     includes: tuple[str, ...]
     variables: frozenset[str]
     unfenced: frozenset[str]
@@ -364,11 +377,12 @@ class _TemplateFacts:
 
 @lru_cache(maxsize=512)
 def _read(source: str) -> _TemplateFacts:
-    tree = _environment(DictLoader({}), NO_KEY).parse(source)
+    tree = _environment(_texts({}), NO_KEY).parse(source)
     includes = tuple(name for name in meta.find_referenced_templates(tree) if name is not None)
     fences = [arg for one in tree.find_all(nodes.Filter) if one.name == "fenced" for arg in one.args]
     return _TemplateFacts(
         is_empty=not tree.body,
+        lines={one.name: one.lineno for one in reversed([*tree.find_all(nodes.Name)])},
         includes=includes,
         variables=frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)),
         unfenced=frozenset(field for field in JUDGED if _puts_out(tree, field)),

@@ -10,6 +10,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from traceback import walk_tb
 from types import CodeType
 from typing import Any, cast
 
@@ -38,6 +39,19 @@ _UNLIMITED: Callable[[], None] = lambda: None  # noqa: E731
 
 class Unrenderable(ValueError):
     """A template cannot be rendered; the message says why."""
+
+
+def _place(error: Exception, template: Template) -> str:
+    """Where a template's file failed, such as `, in line 3`; empty for a text in YAML."""
+    if template.name is None or not template.name.endswith(".jinja"):
+        return ""
+    # Jinja has put the lines of templates into the traceback.
+    lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    found = [(file, line) for file, line in lines if file.endswith(".jinja")]
+    if not found:
+        return ""
+    file, line = found[-1]
+    return f", in line {line}" if file == template.filename else f", in line {line} of {file}"
 
 
 @pass_context
@@ -119,12 +133,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 pieces.append(piece)
             return "".join(pieces)
         except TemplateError as error:
-            raise Unrenderable(str(error.message)) from error
+            raise Unrenderable(f"{error.message}{_place(error, template)}") from error
         except MemoryError:
             raise Unrenderable("it needs more memory than is available") from None
         except RecursionError:
             raise Unrenderable("it includes or calls itself without end") from None
         except Exception as error:  # filters and methods may raise anything
-            raise Unrenderable(str(error)) from error
+            raise Unrenderable(f"{error}{_place(error, template)}") from error
         finally:
             self.check_time = _UNLIMITED

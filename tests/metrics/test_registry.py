@@ -79,8 +79,8 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
     found = problems(folder, text)
     assert [p.where for p in found] == [
         "metric.mine.steps[1].one_per",
-        "metric.mine.steps[1].prompt",
-        "metric.mine.steps[1].prompt",
+        "metric.mine.steps[1].prompt (verdicts.jinja:1)",
+        "metric.mine.steps[1].prompt (verdicts.jinja:1)",
         "metric.mine.score.equals",
     ]
     assert "returns no field 'clams'; did you mean 'claims'?" in found[0].what
@@ -106,7 +106,7 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
 def test_each_fault_has_its_key(folder, old, new, where, what):
     assert old in TWO_STEPS
     found = problems(folder, TWO_STEPS.replace(old, new))
-    assert [p for p in found if p.where == f"metric.mine.{where}" and what in p.what], found
+    assert [p for p in found if (p.key or p.where) == f"metric.mine.{where}" and what in p.what], found
 
 
 def test_two_steps_of_one_name(folder):

@@ -186,8 +186,17 @@ def test_a_strangers_template_gives_what_any_gives(tmp_path: Path) -> None:
         render(Prompts([tmp_path], isolated=isolated).get("p.jinja"), variables, "here") for isolated in (False, True)
     }
     assert len(texts) == 1
-    with pytest.raises(UserError, match=r"^here: the prompt cannot be rendered: 'contexts' is undefined$"):
-        render(Prompts([tmp_path], isolated=True).get("p.jinja"), {}, "here")
+    where = r"in line 1 of \S*part\.jinja"
+    for isolated in (False, True):
+        with pytest.raises(UserError, match=f"^here: the prompt cannot be rendered: 'contexts' is undefined, {where}$"):
+            render(Prompts([tmp_path], isolated=isolated).get("p.jinja"), {}, "here")
+
+
+def test_the_line_of_a_template_that_fails_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_text("{% block rules %}\n{{ 1 }}\n{% endblock %}\n\n{{ answer + 1 }}")
+    for isolated in (False, True):
+        with pytest.raises(UserError, match=r"cannot be rendered: .*, in line 5$"):
+            render(Prompts([tmp_path], isolated=isolated).get("p.jinja"), {"answer": "x"}, "here")
 
 
 def test_every_filter_gives_a_stranger_what_it_gives_anybody(tmp_path: Path) -> None:

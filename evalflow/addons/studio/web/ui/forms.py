@@ -31,6 +31,7 @@ _IS_REQUIRED = "data-required"
 _KEYS = re.compile(r"\b(?:metric\.[a-z][a-z0-9_]*|target|judge)\.(?=[a-z])")
 """Prefixes of a configuration's key paths that a form does not show."""
 _KEY_PATH = re.compile(r"[a-z_]+(?:[.\[][a-z0-9_\]]+)*\Z")
+_LINE = re.compile(r"\.jinja:([0-9]+)\b")
 _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 
@@ -394,6 +395,8 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 def _at_field(problem: Problem) -> str:
     """The text of a problem with its hint, to show below a field."""
     said, hint = _of_a_form(problem)
+    if line := _LINE.search(problem.where):
+        said = f"Line {line[1]}: {said[0].lower()}{said[1:]}"
     return f"{said} ({hint})" if hint else said
 
 
