@@ -188,7 +188,7 @@ def _prompt_problems(
             what = f"the prompt uses the reply {variable!r}, which not every path to this node has"
             problem = Problem(what, key, f"lead every path through {variable}, or put this question into two nodes")
         else:
-            what = f"the prompt uses {variable!r}, which is neither in `needs` nor an earlier step"
+            what = f"the prompt uses {variable!r}, which it does not get"
             problem = Problem(what, key, did_you_mean(variable, known))
         yield replace(problem, where=f"{key} ({prompts.place_of(prompt, variable)})", key=key)
 

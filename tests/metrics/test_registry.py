@@ -84,7 +84,7 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
         "metric.mine.score.equals",
     ]
     assert "returns no field 'clams'; did you mean 'claims'?" in found[0].what
-    assert "uses 'clams', which is neither in `needs` nor an earlier step" in found[1].what
+    assert "uses 'clams', which it does not get" in found[1].what
     assert found[1].hint == "did you mean 'claims'?"
     assert "uses 'contexts', which `needs` does not declare" in found[2].what
     assert found[2].hint == "needs: [answer, contexts]"

@@ -110,7 +110,8 @@ class _MetricEditor:
                 self._why = ui.element("div").props("aria-live=polite")
                 self._place = ui.element("div").classes("form")
             if may("edit"):
-                TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), self._fields)
+                draft = lambda: self._draft(_UNNAMED)  # noqa: E731
+                self._trial = TrialCard(workspace, self._bot, around.datasets, draft, self._fields)
             with forms.unsaved(kept=True) as self._rest:
                 self._rest.classes("form rest")
         self._build("yaml" if why or view == "yaml" else "form", definition, why)
@@ -135,7 +136,17 @@ class _MetricEditor:
                 self._form = YamlForm(definition, self._prompts, self._fields)
             else:
                 bot, judges = self._around.bot, self._around.judges
-                self._form = MetricForm(bot, judges, definition, self._fields, self._write, self._rest)
+                self._form = MetricForm(
+                    bot,
+                    judges,
+                    definition,
+                    self._prompts,
+                    self._fields,
+                    self._write,
+                    self._rest,
+                    folder=self._folder,
+                    followed=self._follow,
+                )
         if self._stored is None and not self._source:
             with self._form.kinds if isinstance(self._form, MetricForm) else self._why:
                 _examples(self._bot)
@@ -149,9 +160,7 @@ class _MetricEditor:
         if (view == "yaml") == isinstance(self._form, YamlForm):
             return
         with forms.faults_shown(self._fields):
-            definition = self._form.read()
-            if isinstance(self._form, YamlForm):
-                self._prompts = self._form.prompts()
+            definition, self._prompts = self._form.read(), self._form.prompts()
             why = why_no_form(definition, self._prompts) if view == "form" else ""
             self._build("yaml" if why else view, definition, why)
             if not why:
@@ -169,11 +178,10 @@ class _MetricEditor:
         return Edited(partial(metrics.get_metric, self._workspace, self._bot, name), _content, self._stored)
 
     def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
-        prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
         typed = self._title.name or unnamed, self._title.title or None
         name, title = typed if unnamed else self._title.read(self._fields)
-        draft = metrics.MetricDraft(name, self._form.read(), prompts, title)
-        return metrics.with_prompts_of(draft, self._source) if self._source else draft
+        draft = metrics.MetricDraft(name, self._form.read(), self._form.prompts(), title)
+        return draft if self._stored else metrics.with_prompts_of(draft, self._folder)
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields):
@@ -184,20 +192,27 @@ class _MetricEditor:
                     return metrics.create_metric(self._workspace, self._bot, draft)
                 return metrics.update_metric(self._workspace, self._bot, draft, version)
 
-            mine = {
-                "title": draft.title,
-                **draft.definition,
-                **(self._prompts if draft.prompts is None else draft.prompts),
-            }
+            mine = {"title": draft.title, **draft.definition, **(draft.prompts or {})}
             await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave(self._path))
+
+    @property
+    def _folder(self) -> str:
+        """The folder of the metric's own templates, until it is saved."""
+        return self._stored.name if self._stored else self._source or _UNNAMED
+
+    async def _follow(self) -> None:
+        if may("edit"):
+            await self._trial.follow()
 
     async def _write(self, by: ui.button) -> WrittenSteps | None:
         with forms.faults_shown(self._fields, by):
-            draft = self._draft("new_metric")
+            draft = self._draft(_UNNAMED)
             return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
         return None
 
 
+_UNNAMED = "new_metric"
+"""The name of a metric that has none yet."""
 _EXAMPLES = {
     "criteria": "Several criteria in one call",
     "sql_equivalence": "SQL, by running it",

@@ -15,9 +15,10 @@ from nicegui import ui
 from pydantic import ValidationError
 
 from evalflow.addons.studio.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
+from evalflow.addons.studio.web.pages.metric_prompt import FILE, PromptField, mentioned, start_of
 from evalflow.addons.studio.web.pages.metrics import GraphDrawing
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS, kind_in_words
+from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS, OWN_PROMPT, kind_in_words, way_of
 from evalflow.addons.studio.web.ui.parts import button, text
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.first_case import SPOKEN_OF
@@ -70,13 +71,28 @@ NEW: Mapping[str, Any] = {"kind": "g_eval", "needs": ["question", "answer"], "th
 _WAYS = (
     forms.FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
     forms.FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
+    forms.FormOption(
+        OWN_PROMPT, "Own prompt", "You write all that the judge reads; it grades on a scale.", "edit_note"
+    ),
 )
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
 _INPUTS = "vars"
 _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)
 """Fields that depend on the kind."""
-_SHOWN = ("needs", "optional", "steps", "scale", "rubric", "strict", "direction", "threshold", "verbose", "judge")
+_SHOWN = (
+    "prompt",
+    "needs",
+    "optional",
+    "steps",
+    "scale",
+    "rubric",
+    "strict",
+    "direction",
+    "threshold",
+    "verbose",
+    "judge",
+)
 """Keys with a field, beside the criterion."""
 _UNFINISHED = ("value_error", "missing", "too_short", "too_long", "greater_than_equal", "less_than_equal")
 """Faults of a value that its field can show anyway."""
@@ -90,7 +106,8 @@ def why_no_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> st
         return f"The form is for G-Eval and rubrics. This metric is of another kind: {kind_in_words(kind)}."
     if kind == "rubric" and definition.get("criteria"):
         return "It has several criteria, and the form has one."
-    if prompts and not any(key in template for template in prompts.values()):
+    own = way_of(definition, prompts) == OWN_PROMPT
+    if prompts and not own and not any(key in template for template in prompts.values()):
         return f"Its prompts do not use {key}."
     known = METRIC_KINDS.config(kind).model_fields
     if unknown := next((name for name in definition if name not in known), None):
@@ -141,7 +158,8 @@ class _Part:
 class MetricForm:
     """The form of a G-Eval or rubric metric: its criteria here, all else in `rest`. It adds its fields to `fields`.
 
-    Keys without a field are kept, and so is each value, as it was written, until its fields are changed.
+    Keys without a field are kept, and so is each value, as it was written, until its fields are changed. A rubric may
+    have its own prompt, which is one of the metric's templates; a new one gets the name `folder`/grade.jinja.
     """
 
     def __init__(
@@ -149,22 +167,29 @@ class MetricForm:
         bot: Bot,
         judges: Sequence[StoredJudge],
         definition: Mapping[str, Any],
+        prompts: Mapping[str, str],
         fields: dict[str, forms.Field],
         write: WriteSteps,
         rest: ui.element,
+        *,
+        folder: str = "",
+        followed: Callable[[], Any] = lambda: None,
     ) -> None:
-        self._definition = dict(definition)
-        self._kind: str = definition.get("kind", "g_eval")
-        self._write = write
+        self._definition, self._prompts, self._folder = dict(definition), prompts, folder
+        self._way = self._first_way = way_of(definition, prompts)
+        self._write, self._followed = write, followed
+        self._own: PromptField | None = None
+        self._typed = ""
         self.fields = fields
         self._parts: dict[str, _Part] = {}
         self._criterion = self._build_criterion()
         self._offers = ui.element("div").classes("actions").props("aria-live=polite")
         self._criterion.on_value_change(self._offer)
+        self._prompt_place = ui.element("div").classes("stack")
         self._folds: dict[str, ui.expansion] = {}
         with rest:
             with self._fold("kind"):
-                forms.choices("How it is graded", _WAYS, self._kind, self._choose)
+                forms.choices("How it is graded", _WAYS, self._way, self._choose_and_show)
             self._graded = ui.element("div").classes("folds")
             self._fill()
             with self._fold("passes"):
@@ -193,7 +218,7 @@ class MetricForm:
             "Passes: no threshold" if threshold is None else f"Passes {'up to' if is_lower else 'from'} {threshold:g}"
         )
         titles = {
-            "kind": f"Kind: {'G-Eval' if self._kind == 'g_eval' else 'rubric'}",
+            "kind": f"Kind: {kind_in_words(self._way)}",
             "inputs": f"The judge sees: {', '.join(shown).lower() or 'nothing'}",
             "scale": f"Scale: {self._scale.summary()}",
             "passes": passing,
@@ -226,24 +251,43 @@ class MetricForm:
         """The definition."""
         known = METRIC_KINDS.config(self._kind).model_fields
         is_same = self._definition.get("kind") == self._kind
-        moved = {*_CRITERION_KEY.values(), "prompt"}
-        kept = {key: value for key, value in self._definition.items() if is_same or key in known.keys() - moved}
+        lost = {"prompt"} if self._way != self._first_way else set[str]()
+        moved = lost if is_same else {*_CRITERION_KEY.values(), *self._definition.keys() - known.keys(), *lost}
+        kept = {key: value for key, value in self._definition.items() if key not in moved}
         parts = [part for part in self._parts.values() if part.is_changed or not is_same]
         values = {key: value for part in parts for key, value in part.read().items()}
         values = {key: value for key, value in values.items() if key in kept or not _is_default(known[key], value)}
-        return {**kept, "kind": self._kind, **values}
+        own = {} if self._own is None else {"prompt": self._own.file}
+        return {**kept, "kind": self._kind, **values, **own}
 
-    def _choose(self, kind: str) -> None:
-        self._kind = kind
+    def prompts(self) -> dict[str, str]:
+        """The metric's own templates by name."""
+        if self._own is not None:
+            return {**(self._prompts if self._way == self._first_way else {}), self._own.file: self._own.source}
+        return dict(self._prompts) if self._way == self._first_way else {}
+
+    @property
+    def _kind(self) -> str:
+        return "rubric" if self._way == OWN_PROMPT else self._way
+
+    def _choose(self, way: str) -> None:
+        self._way = way
         self._fill()
 
+    def _choose_and_show(self, way: str) -> None:
+        self._choose(way)
+        if self._own is not None:
+            forms.focus(self._own.field)
+
     def _fill(self) -> None:
-        for key in [key for key in self.fields if key in _GRADED or key.startswith(("scale", "rubric"))]:
+        prompt = () if self._own is None else [key for key, one in self.fields.items() if one is self._own.field]
+        for key in [key for key in self.fields if key in (*_GRADED, *prompt) or key.startswith(("scale", "rubric"))]:
             del self.fields[key]
         for name in ("steps", "strict"):
             self._parts.pop(name, None)
         self.fields[_CRITERION_KEY[self._kind]] = self._criterion
         self._graded.clear()
+        self._fill_prompt()
         given = self._of_kind()
         with self._graded:
             if self._kind == "g_eval":
@@ -261,6 +305,28 @@ class MetricForm:
                     strict = forms.tick(forms.About("Strict", help), bool(given.get("strict")))
                     self._parts["strict"] = _Part.of(lambda: (strict.value,), lambda: {"strict": bool(strict.value)})
         self._offer()
+
+    def _fill_prompt(self) -> None:
+        typed = "" if self._own is None else self._own.source
+        self._typed, self._own = typed or self._typed, None
+        self._prompt_place.clear()
+        self._prompt_place.set_visibility(self._way == OWN_PROMPT)
+        if self._way == OWN_PROMPT:
+            file = str(self._definition["prompt"]) if self._first_way == OWN_PROMPT else f"{self._folder}/{FILE}"
+            prompt = self._typed or self._prompts.get(file) or start_of(self._of_kind().get("needs") or NEW["needs"])
+            with self._prompt_place:
+                self._own = PromptField(file, prompt, self.fields, self._show_mentioned, self._followed)
+
+    def _show_mentioned(self, before: str) -> None:
+        """Let the judge see what the prompt shows, and no longer what it showed before."""
+        assert self._own is not None
+        (old, old_columns), (new, new_columns) = mentioned(before), mentioned(self._own.source)
+        chosen, columns = self._chosen_inputs("needs"), self._columns()
+        needs, inputs = self.fields["needs"], self.fields[_INPUTS]
+        kept = [name for name in chosen if name in new or name not in old]
+        needs.value = [*kept, *(name for name in new if name not in kept)]
+        kept = [name for name in columns if name in new_columns or name not in old_columns]
+        inputs.value = ", ".join(dict.fromkeys([*kept, *new_columns]))
 
     def _of_kind(self) -> Mapping[str, Any]:
         """The initial definition if it is of the chosen kind, else empty."""
@@ -313,6 +379,10 @@ class MetricForm:
         if not needs and not inputs:
             what = "the judge would be shown nothing"
             raise UserError(Problem(what, hint="such as the question and the answer", key="needs"))
+        if self._own is not None:  # without them no case could be shown to the judge
+            fields, columns = mentioned(self._own.source)
+            names = [*fields, *(f"{_INPUTS}.{name}" for name in columns)]
+            needs += [name for name in names if name not in (*needs, *inputs)]
         if self._kind == "rubric":
             return {"needs": [*needs, *inputs]}
         needed = [name for name in inputs if name in (self._of_kind().get("needs") or ())]
@@ -321,8 +391,11 @@ class MetricForm:
         return {"needs": needs, "optional": [name for name in optional if name not in needs]}
 
     def _inputs(self) -> list[str]:
+        return [f"{_INPUTS}.{name}" for name in self._columns()]
+
+    def _columns(self) -> list[str]:
         names = (name.strip() for name in (forms.written(self.fields[_INPUTS]) or "").split(","))
-        return [f"{_INPUTS}.{name}" for name in dict.fromkeys(names) if name]
+        return [name for name in dict.fromkeys(names) if name]
 
     def _build_threshold(self) -> None:
         given, default = self._definition, METRIC_KINDS.config(self._kind).model_fields["threshold"].default

@@ -13,7 +13,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.endpoint import show_answer
 from evalflow.addons.studio.web.ui.faults import reveal
-from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, text
+from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, problems_of, text
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
 from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric
@@ -21,6 +21,7 @@ from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.sent_prompts import PromptPreview, SentPrompt
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import EvalflowError
 from evalflow.records import ScoreRecord, numbered, texts_of
 
 Row = Mapping[str, Any]
@@ -150,18 +151,49 @@ class TrialCard:
             with ui.element("div").classes("actions"):
                 self._previewing = button("Show the prompt", self._preview, icon="visibility")
                 self._scoring = button("Try it", self._score, icon="gavel")
+            self._fault = text("", classes="message fail text").props("role=status")
             self._result = ui.element("div").props("aria-live=polite").classes("stack")
+            self._clear()
+
+    def _clear(self) -> None:
+        self._result.clear()
+        self._fault.set_visibility(False)
+        self._is_previewed = self._is_following = self._is_behind = False
 
     async def _preview(self) -> None:
-        self._result.clear()
+        self._clear()
         with forms.faults_shown({**self._fields, **self._case.fields}, self._previewing):
-            asked = self._workspace, self._bot, self._draft(), self._case.read()
-            found = await self._workspace.render(lambda: preview_metric(*asked))
-            with self._result:
-                _show_preview(found)
+            await self._render()
+
+    async def _render(self) -> None:
+        asked = self._workspace, self._bot, self._draft(), self._case.read()
+        found = await self._workspace.render(lambda: preview_metric(*asked))
+        self._result.clear()
+        with self._result:
+            _show_preview(found)
+        self._is_previewed = True
+
+    async def follow(self) -> None:
+        """Render the prompt again if it is shown; a fault then stands above it, and the last one stays."""
+        if not self._is_previewed or self._is_following:
+            self._is_behind = self._is_following
+            return
+        self._is_following = True
+        fault = ""
+        try:
+            await self._render()
+        except EvalflowError as error:
+            fault = forms.at_field(problems_of(error)[0])
+        finally:
+            self._is_following = False
+        self._fault.set_text(fault)
+        self._fault.set_visibility(bool(fault))
+        if self._is_behind:
+            self._is_behind = False
+            await self.follow()
 
     async def _score(self) -> None:
-        self._result.clear()
+        self._clear()
         with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
             asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
             found = await self._workspace.ask(lambda: try_metric(*asked))

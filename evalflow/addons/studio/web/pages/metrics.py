@@ -9,7 +9,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.metric_words import kind_in_words
+from evalflow.addons.studio.web.ui.metric_words import kind_in_words, way_of
 from evalflow.addons.studio.web.ui.parts import (
     Tone,
     card,
@@ -60,7 +60,7 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
     with ui.element("div").classes("cards"):
         for metric in metrics:
             definition = metric.definition
-            badges: list[tuple[str, Tone]] = [(kind_in_words(str(definition.get("kind"))), "accent")]
+            badges: list[tuple[str, Tone]] = [(kind_in_words(way_of(definition, metric.prompts)), "accent")]
             if definition.get("threshold") is not None:
                 badges.append((f"passes at {definition['threshold']:g}", ""))
             if definition.get("steps") and definition.get("kind") == "g_eval":

@@ -384,7 +384,7 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
             field.error = field.error or ""
             wrong.append(field)
         elif field is not None:
-            shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
+            shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else at_field(problem)
             if field is fields.get("") and problem.what.startswith(f"{problem.key}: "):
                 shown = f"{'.'.join(problem.key.split('.')[2:])}: {shown[0].lower()}{shown[1:]}"
             field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
@@ -392,7 +392,7 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
     return elsewhere, next((field for field in fields.values() if field in wrong), None)
 
 
-def _at_field(problem: Problem) -> str:
+def at_field(problem: Problem) -> str:
     """The text of a problem with its hint, to show below a field."""
     said, hint = _of_a_form(problem)
     if line := _LINE.search(problem.where):

@@ -27,6 +27,8 @@ _OTHER_FIELDS = MappingProxyType(
         "latency_s": "Response time",
     }
 )
+OWN_PROMPT = "own_prompt"
+"""A rubric with a prompt of its own, which people take for a kind of its own."""
 _KINDS = MappingProxyType({"g_eval": "G-Eval", "sql": "SQL", "judge": "steps of a judge"})
 _PURPOSES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -60,6 +62,12 @@ def purposes() -> dict[str, str]:
 def purpose_of(family: str) -> str:
     """The purpose of the metrics of a family."""
     return next((purpose for purpose, (_, families) in _PURPOSES.items() if family in families), OTHERS)
+
+
+def way_of(definition: Mapping[str, object], prompts: Mapping[str, str]) -> str:
+    """The kind of a metric as people see it: its kind, or `OWN_PROMPT`; `prompts` are its own templates."""
+    kind = str(definition.get("kind") or "g_eval")
+    return OWN_PROMPT if kind == "rubric" and definition.get("prompt") in prompts else kind
 
 
 def kind_in_words(kind: str) -> str:

@@ -92,11 +92,11 @@ QUICK = settings(max_examples=30, phases=[Phase.generate])  # to shrink what a w
 class Shown:
     """A form with its fields, as a page has it."""
 
-    def __init__(self, definition: Mapping[str, Any]) -> None:
+    def __init__(self, definition: Mapping[str, Any], prompts: Mapping[str, str] | None = None) -> None:
         self.fields: dict[str, Any] = {}
         self.client = Client(page("/"), request=None)
         with self.client:
-            self.form = MetricForm(BOT, [MINE], definition, self.fields, _no_steps, ui.element())
+            self.form = MetricForm(BOT, [MINE], definition, prompts or {}, self.fields, _no_steps, ui.element())
             self.fields["criterion"] = self.fields["criteria" if definition["kind"] == "g_eval" else "description"]
 
     def read(self) -> dict[str, Any]:

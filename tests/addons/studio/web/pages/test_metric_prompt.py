@@ -1,0 +1,124 @@
+"""A metric with its own prompt, written in the form beside what the judge reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evalflow.addons.studio.web.pages.metric_form import why_no_form
+from evalflow.addons.studio.web.pages.metric_prompt import mentioned, start_of
+from evalflow.addons.studio.work.metrics import get_library, own_prompts
+from evalflow.addons.studio.work.space import open_workspace
+from evalflow.testing import Endpoint
+from tests.addons.studio.web.conftest import Server
+from tests.addons.studio.web.pages.test_metric_form import Shown
+from tests.addons.studio.web.pages.test_metrics import define, field, judge, press, seen
+
+CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference": "40 pounds"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fields", "columns"),
+    [
+        ("{{ answer }} and question", ["answer"], []),
+        ("{% if reference %}{{ reference }}{% endif %}", ["reference"], []),
+        ('{{ field("contexts", messages) }} {{ vars.plan }} {{ vars["my plan"] }}', ["messages"], ["plan", "my plan"]),
+        ("{{ scale.answer }} {{ one.vars.plan }}", [], []),
+        ("{{ answer }} {{ reference", ["answer"], []),
+        ("{{" * 100_000, [], []),
+    ],
+)
+def test_what_a_prompt_shows_is_known_while_it_is_typed(prompt: str, fields: list[str], columns: list[str]) -> None:
+    assert mentioned(prompt) == (fields, columns)
+
+
+def test_what_the_prompt_shows_is_needed_and_what_it_showed_is_not() -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["question", "answer"], "scale": "boolean"}
+    shown = Shown({**definition, "prompt": "m/grade.jinja"}, {"m/grade.jinja": start_of(["question", "answer"])})
+    shown.fields["prompt"].value = "{{ answer }} {{ reference }} {{ vars.plan }}"
+    assert shown.fields["vars"].value == "plan"
+    shown.fields["needs"].value = ["answer"]  # what is taken away is needed anyway
+    prompts = shown.form.prompts()
+    assert shown.read() == {
+        **definition,
+        "prompt": "m/grade.jinja",
+        "needs": ["answer", "reference", "vars.plan"],
+    }
+    assert prompts == {"m/grade.jinja": "{{ answer }} {{ reference }} {{ vars.plan }}"}
+
+
+def test_another_kind_has_no_prompt_of_its_own_and_the_typed_one_comes_back() -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["answer"], "scale": "boolean"}
+    shown = Shown({**definition, "prompt": "m/grade.jinja"}, {"m/grade.jinja": "{{ answer }}"})
+    with shown.client:
+        shown.fields["prompt"].value = "Typed: {{ answer }}"
+        shown.form._choose("rubric")  # pyright: ignore[reportPrivateUsage]
+        assert (shown.form.read(), shown.form.prompts()) == (definition, {})
+        shown.form._choose("own_prompt")  # pyright: ignore[reportPrivateUsage]
+    assert shown.form.prompts() == {"m/grade.jinja": "Typed: {{ answer }}"}
+    assert shown.read()["prompt"] == "m/grade.jinja"
+
+
+@pytest.mark.parametrize("name", ["coherence", "conciseness", "courtesy", "fluency", "tone_match"])
+def test_rubrics_of_the_library_have_the_form_and_come_back_as_they_were(name: str) -> None:
+    definition, prompts = own_prompts(name, get_library(open_workspace(), name).definition)
+    assert why_no_form(definition, prompts) == ""
+    shown = Shown(definition, prompts)
+    assert shown.form.prompts() == prompts
+    assert shown.read() == definition
+
+
+@pytest.mark.browser
+def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., Any], pages: Server) -> None:
+    with Endpoint(judge) as endpoint:
+        define(pages, "prompted", endpoint.url)
+        page = visit("/bots/prompted/metrics/new")
+        field(page, "Name").fill("Names the price")
+        field(page, "Criteria").fill("The answer names the price.")
+        page.get_by_text("Kind: G-Eval").click()
+        page.get_by_label("Own prompt").click()
+        prompt = field(page, "Prompt")
+        prompt.wait_for()
+        assert "import" not in prompt.input_value()
+        for name, value in (("Question", CASE["question"]), ("Answer", CASE["answer"])):
+            field(page, name).fill(value)
+        page.get_by_text("Take a case, or add").click()
+        field(page, "Expected answer").fill(CASE["reference"])
+        press(page, "Show the prompt")
+        read = page.locator(".prompt pre", has_text="The answer names the price.").first
+        read.wait_for()
+        assert "40 pounds" not in read.inner_text()
+
+        prompt.evaluate("it => it.setSelectionRange(0, 0)")
+        page.get_by_role("group", name="Insert into the prompt").get_by_role("button", name="Expected answer").click()
+        page.locator(".prompt pre", has_text="40 pounds").first.wait_for()
+        seen(page, "The judge sees: question, answer, expected answer")
+        right = prompt.input_value()
+        prompt.fill(f"{right}\n\n{{{{ criterion }}}}")
+        fault = "the prompt uses 'criterion', which it does not get"
+        page.get_by_role("status").get_by_text(f"Line {right.count(chr(10)) + 3}: {fault}").wait_for()
+        page.locator(".prompt pre", has_text="40 pounds").first.wait_for()
+        press(page, "Save")
+        page.locator(".field", has_text="All that the judge reads").get_by_text(fault).wait_for()
+        prompt.fill(right)
+        press(page, "Save")
+        page.wait_for_url(re.compile("/bots/prompted/metrics$"))
+        seen(page, "own prompt")
+        (kept,) = pages.ask("GET", "/api/v1/bots/prompted/metrics").json["items"]
+        (file,) = kept["prompts"]
+        assert file == kept["definition"]["prompt"] == "names_the_price/grade.jinja"
+
+        page.get_by_role("link", name="Names the price").click()
+        prompt = field(page, "Prompt")
+        prompt.wait_for()
+        assert prompt.input_value() == right
+        for name, value in (("Question", CASE["question"]), ("Answer", CASE["answer"])):
+            field(page, name).fill(value)
+        page.get_by_text("Take a case, or add").click()
+        field(page, "Expected answer").fill(CASE["reference"])
+        press(page, "Try it")
+        page.locator(".score-line .number").wait_for()
+    assert "40 pounds" in endpoint.requests[-1].text
