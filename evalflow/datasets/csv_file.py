@@ -25,11 +25,16 @@ from evalflow.paths import shown
 
 _DELIMITERS = (",", ";", "\t", "|")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_DECLARED = re.compile(r'"?sep=(?P<delimiter>[^"\r\n])"?\r?\n')
+"""A first line that tells Excel the delimiter; it is not the header."""
 _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 
 def open_csv(path: Path) -> Table:
-    """Open the file as a table of text cells, empty ones absent; separated by commas, semicolons, tabs or pipes."""
+    """Open the file as a table of text cells, empty ones absent; separated by commas, semicolons, tabs or pipes.
+
+    A first line `sep=;`, as for Excel, declares another delimiter.
+    """
     halves = Halves()
     return Table(_rows(path, halves), cells=True, halves=halves)
 
@@ -71,10 +76,16 @@ class _Lines:
 
 
 def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
+    """The cells of each record, the header's first."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        header = _QUOTED.sub("", file.readline(MAX_RECORD))
+        header = file.readline(MAX_RECORD)
+    declared = _DECLARED.fullmatch(header)
+    delimiter = declared["delimiter"] if declared else max(_DELIMITERS, key=_QUOTED.sub("", header).count)
     csv.field_size_limit(MAX_RECORD)  # the default of 128 KiB is less than a document
-    return csv.reader(lines, delimiter=max(_DELIMITERS, key=header.count), strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    if declared:
+        next(reader)
+    return reader
 
 
 def _rows(path: Path, halves: Halves) -> Iterator[SourceRow | Problem]:

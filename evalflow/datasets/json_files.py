@@ -19,7 +19,7 @@ from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
-from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, kind
+from evalflow.values.jsonvalues import RepeatedKey, as_list, as_map, is_list, is_object, kind
 
 BOM = b"\xef\xbb\xbf"
 _LIST = "a file that is one JSON list is read with `format: json`"
@@ -48,7 +48,7 @@ def _line_rows(path: Path, halves: Halves, null_infinity: bool) -> Iterator[Sour
             text = without_nan(text, infinity=null_infinity)
             value = parse_json(text, name, line, halves)
             if isinstance(value, Problem):
-                yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
+                yield replace(value, hint=_LIST) if text.startswith(b"[") else value
             else:
                 yield record(value, f"{name}:{line}", _LIST if is_list(value) else "", partial(_exact, text))
 
@@ -270,15 +270,33 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
     name = shown(path)
     try:
         with _open(path, null_infinity, halves) as file:
-            items: Iterator[object] = ijson.items(file, form.prefix)
+            items: Iterator[object] = ijson.items(file, form.prefix, map_type=_Watched)
             for index, item in enumerate(items):
                 where = f"{name}[{index}]" if form.prefix else name
-                row = record(_floats(item), where, _in_lists(item), exact=partial(as_map, item))
+                try:
+                    value = _floats(item)
+                except RepeatedKey as error:
+                    yield Problem(str(error), where)
+                    continue
+                row = record(value, where, _in_lists(item), exact=partial(as_map, item))
                 if not form.prefix and isinstance(row, SourceRow):
                     row = _several(row) or row
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error, null_infinity)
+
+
+class _Watched(dict[str, object]):
+    """An object that knows which of its keys was set to two different values."""
+
+    __slots__ = ("repeated",)
+    repeated: str
+
+    def __setitem__(self, key: str, value: object) -> None:
+        # Noted only, since ijson's parser in C reports an exception from here as an error of the file.
+        if key in self and self[key] != value:
+            self.repeated = key
+        super().__setitem__(key, value)
 
 
 def _in_lists(row: object) -> str:
@@ -310,7 +328,10 @@ def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Pro
 
 
 def _floats(value: object, depth: int = 0) -> object:
-    """Convert decimals to floats (the parser's own mode refuses large integers); ValueError if beyond bounds."""
+    """Convert decimals to floats (the parser's own mode refuses large integers).
+
+    ValueError if a number or the nesting is beyond bounds; RepeatedKey if a key has two values.
+    """
     if isinstance(value, Decimal):
         number = float(value)
         if math.isinf(number):
@@ -318,6 +339,8 @@ def _floats(value: object, depth: int = 0) -> object:
         return number
     if depth > _MAX_DEPTH:
         raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} deep")
+    if isinstance(value, _Watched) and hasattr(value, "repeated"):
+        raise RepeatedKey(value.repeated)
     if is_object(value):
         return {key: _floats(item, depth + 1) for key, item in value.items()}
     if is_list(value):

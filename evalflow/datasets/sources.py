@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jiter import from_json
 from pydantic import Field, SkipValidation
-from pydantic_core import from_json
 
 from evalflow import paths
 from evalflow.calls.objects import fetch_files, is_address
@@ -19,7 +20,7 @@ from evalflow.datasets.halves import Halves
 from evalflow.errors import Meant, Problem, UserError, did_you_mean, nearest
 from evalflow.paths import shown
 from evalflow.records import Case
-from evalflow.values.jsonvalues import is_object, kind, overflows
+from evalflow.values.jsonvalues import RepeatedKey, distinct, is_object, kind, overflows, refuse_constant
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
@@ -111,6 +112,7 @@ _PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
 _SHOWN = 24
 _NEWLINE = b"\n"
 _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
+_REPEATED = "duplicate key"
 _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
 
 
@@ -118,19 +120,34 @@ def parse_json(text: bytes, file: str, first_line: int = 1, halves: Halves | Non
     """Parse UTF-8 JSON that begins on `first_line` of a file, with half characters mended; an error is a Problem."""
     text = (halves or Halves()).json(text)
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = _distinct_values(text)
+    except RepeatedKey as error:
+        return Problem(str(error), file if _NEWLINE in text else f"{file}:{first_line}")
     except ValueError as error:
         place = _PLACE.match(str(error))
         if place is None:
             return Problem(f"broken JSON: {error}", f"{file}:{first_line}")
         line = first_line + int(place["line"]) - 1
         spot = f"line {line}, column {place['column']}"
-        return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
+        return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text, place["reason"]))
     if not overflows(text, value):
         return value
     number = _overflow(text)
     where = f"{file}:{first_line + text.count(_NEWLINE, 0, number.start())}"
     return Problem(too_large(number[0].decode()), where)
+
+
+def _distinct_values(text: bytes) -> object:
+    """The value of a JSON text; ValueError if it is broken, RepeatedKey if a key has two values."""
+    try:
+        return from_json(text, allow_inf_nan=False, catch_duplicate_keys=True)
+    except ValueError as error:
+        if _REPEATED not in str(error):
+            raise
+    try:
+        return json.loads(text, object_pairs_hook=distinct, parse_constant=refuse_constant)
+    except RecursionError:
+        raise ValueError("lists and objects are nested too deeply") from None
 
 
 def too_large(number: str) -> str:
@@ -145,11 +162,17 @@ def _overflow(text: bytes) -> re.Match[bytes]:
     return next(n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0])))
 
 
-def _json_hint(text: bytes) -> str:
+def _json_hint(text: bytes, reason: str) -> str:
     if re.search(rb"\b(NaN|-?Infinity)\b", text):
-        return "JSON has no NaN or Infinity; write null for a missing number"
+        return "JSON has no Infinity; write null for a missing number"
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "the file is UTF-16; save it as UTF-8"
+    if re.match(rb"[\s\[{]*'", text):
+        return "these are dictionaries as Python prints them; write them with json.dumps"
+    if reason.startswith("EOF"):
+        return "it ends too early; was the file copied or written whole?"
+    if reason == "trailing characters" and text.rstrip().endswith(b","):
+        return "remove the comma at the end of the line"
     return ""
 
 

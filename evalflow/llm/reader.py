@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from evalflow.llm.thoughts import split_thoughts
-from evalflow.values.jsonvalues import as_list, as_map, mended
+from evalflow.values.jsonvalues import as_list, as_map, distinct, mended
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -25,22 +25,8 @@ if TYPE_CHECKING:
 _BLANK = " \t\r\n\ufeff\u200b"
 
 
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build an object from pairs; ValueError if a key is repeated with a different value."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        twice = next((key for key, value in pairs if made[key] != value), None)
-        if twice is not None:
-            raise _RepeatedKey(f"{twice} is there more than once, with different values; give it once")
-    return made
-
-
-class _RepeatedKey(ValueError):
-    """A key has two different values."""
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_distinct)
-_LOOSE = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
+_STRICT = json.JSONDecoder(object_pairs_hook=distinct)
+_LOOSE = json.JSONDecoder(object_pairs_hook=distinct, strict=False)
 _FENCE = re.compile(r"(?:```|~~~)[\w+-]*")
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*[}\]])', re.DOTALL)
 _OBJECT = re.compile(r"\{\s*[\"']|\[")

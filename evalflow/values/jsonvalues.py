@@ -74,6 +74,23 @@ def refuse_constant(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
+class RepeatedKey(ValueError):
+    """An object of a JSON text has a key more than once, with different values."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} is there more than once, with different values; give it once")
+
+
+def distinct(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The object of these pairs, as `json` takes its `object_pairs_hook`; RepeatedKey if two values of a key differ."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next((key for key, value in pairs if made[key] != value), None)
+        if twice is not None:
+            raise RepeatedKey(twice)
+    return made
+
+
 def as_written(text: bytes) -> object:
     """The value of a JSON text, with each float as it is written; ValueError if it is not JSON."""
     return json.loads(mended(text), parse_float=WrittenFloat, parse_constant=refuse_constant)

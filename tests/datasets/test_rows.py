@@ -99,7 +99,7 @@ def test_a_fault_inside_an_object_that_is_spread_over_lines(refused: Any) -> Non
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity"])
 def test_what_is_no_number_in_json(refused: Any, number: str) -> None:
     (problem,) = refused(f'{{"question": "a", "score": {number}}}')
-    assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no NaN or Infinity")
+    assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no Infinity")
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E+400", "1" * 300 + "e99", "1" * 310 + ".5"])

@@ -246,6 +246,54 @@ def test_the_delimiter_is_the_commonest_mark_outside_of_quotes(load: Any, delimi
     assert (case.answer, case.vars) == ("Yes", {"question, as asked, or; not|so": "Can I park?"})
 
 
+@pytest.mark.parametrize(("declared", "delimiter"), [("sep=;\r\n", ";"), ('"sep=^"\n', "^"), ("\ufeffsep=\t\n", "\t")])
+def test_a_first_line_for_excel_declares_the_delimiter(load: Any, refused: Any, declared: str, delimiter: str) -> None:
+    row = f'Can I park?{delimiter}"Yes{delimiter} there"\n'
+    (case,) = load(f"{declared}question{delimiter}answer\n{row}", "mine.csv")
+    assert (case.question, case.answer) == ("Can I park?", f"Yes{delimiter} there")
+    (problem,) = refused(f"{declared}question{delimiter}answer\n{row}a{delimiter}b{delimiter}c\n", "mine.csv")
+    assert problem.where == "mine.csv:4"
+
+
+REPEATED = ('"answer": "Yes", "answer": "No"', '"answer": "Yes", "vars": {"a": [{"answer": 1, "answer": null}]}')
+
+
+@pytest.mark.parametrize("repeated", REPEATED)
+@pytest.mark.parametrize(
+    ("name", "rows", "where"),
+    [
+        ("mine.jsonl", '{{"question": "Where?"}}\n{{"question": "Can I park?", {0}}}\n', "mine.jsonl:2"),
+        ("mine.jsonl", '{{\n"question": "Can I park?", {0}\n}}\n', "mine.jsonl"),
+        ("mine.json", '[{{"question": "Where?"}}, {{"question": "Can I park?", {0}}}]', "mine.json[1]"),
+        ("mine.json", '{{"question": "Can I park?", {0}}}', "mine.json"),
+    ],
+)
+def test_a_key_with_two_values_is_refused(refused: Any, name: str, rows: str, where: str, repeated: str) -> None:
+    (problem,) = refused(rows.format(repeated), name)
+    assert (problem.where, problem.what) == (
+        where,
+        "answer is there more than once, with different values; give it once",
+    )
+
+
+def test_a_key_that_is_repeated_with_one_value_is_harmless(load: Any) -> None:
+    row = '{"question": "Can I park?", "answer": "Yes", "answer": "Yes"}'
+    assert [case.answer for name in ("mine.jsonl", "mine.json") for case in load(row, name)] == ["Yes", "Yes"]
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ('{"question": "Can I park?"},\n', "remove the comma at the end of the line"),
+        ("{'question': 'Can I park?'}\n", "these are dictionaries as Python prints them; write them with json.dumps"),
+        ('{"question": "Can I pa', "it ends too early; was the file copied or written whole?"),
+    ],
+)
+def test_broken_lines_are_explained(refused: Any, line: str, hint: str) -> None:
+    (problem,) = refused(line)
+    assert problem.hint == hint
+
+
 @pytest.mark.parametrize("key", ["cases", "rows", "testCases"])
 def test_rows_in_a_list_under_a_usual_name(load: Any, key: str) -> None:
     rows = [{"question": "Can I park?", "answer": "Yes"}, {"question": "Where?", "answer": "Behind the house"}]
