@@ -110,8 +110,10 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     file = Path("conf") / "dataset" / f"{name}.yaml"
     write_new({file: text}, console)
     config = DatasetConfig(path=path, sheet=sheet, fields={**proposed} or None)
-    print_mapping(console, profile_of(name, config), datasets.with_paths(columns, proposed), proposed, file)
-    propose_option(console, f"dataset/{name}", "after a look at the mapping")
+    found = profile_of(name, config)
+    print_mapping(console, found, datasets.with_paths(columns, proposed), proposed, file)
+    if not found.faulty:
+        propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
 
 

@@ -90,4 +90,8 @@ def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], 
         return []
     name = f"case {values['id']!r}" if "id" in values else "the case"
     hint = f"repair the conversation, or let it pass: dataset.{dataset}.allow_irregular=true"
+    if len(faults) == 1 and messages and messages[-1].role == "assistant" and place() == "messages":
+        fields = f"dataset.{dataset}.fields"
+        parts = f"""'++{fields}.messages="$.messages[:-1]"' '++{fields}.answer="$.messages[-1].content"'"""
+        hint = f"if the last message is the recorded answer: {parts}; else {hint}"
     return [Problem(f"{name}: {place()}: {what}", where, hint) for what in faults]

@@ -71,7 +71,8 @@ def test_rows_that_are_no_cases_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     rows = ['{"question": "a?", "chat_history": "hi"}\n'] * 5 + ['{"question": "a?", "answer": "b"}\n']
     said = written(tmp_path, monkeypatch, "mine.jsonl", "".join(rows))
     assert "6 rows read, 1 case made of them" in said
-    assert "5 rows cannot be read as cases, and a run refuses them; the first problems:" in said
+    assert "a run refuses the file until 5 rows can be read; the first problems:" in said
+    assert "next" not in said
     assert "mine.jsonl:3: history (column 'chat_history'): expected a list" in said
     assert "mine.jsonl:4" not in said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,3 +173,12 @@ def test_a_cell_without_a_question_beside_messages_is_none(load: Load) -> None:
     turns = json.dumps([{"role": "user", "content": "a?"}]).replace('"', '""')
     (case,) = load(f'question,messages\n,"{turns}"\n', "mine.csv")
     assert case.question == "a?"
+
+
+def test_the_hint_reads_a_conversation_that_ends_with_the_answer(load: Any, refused: Any) -> None:
+    talk = [{"role": "user", "content": "Can I park?"}, {"role": "assistant", "content": "Yes"}]
+    (problem,) = refused([{"messages": talk}])
+    words = [word.removeprefix("++dataset.mine.") for word in shlex.split(problem.hint) if word.startswith("++")]
+    fields = {key.removeprefix("fields."): path.strip('";') for key, path in (word.split("=", 1) for word in words)}
+    (case,) = load([{"messages": talk}], fields=fields)
+    assert (case.question, case.answer) == ("Can I park?", "Yes")

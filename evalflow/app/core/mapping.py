@@ -114,8 +114,9 @@ def _remarks(found: FileProfile, columns: Mapping[str, Any], proposed: Mapping[s
         yield f"contexts are those of {proposed['contexts']}; left out as vars: {', '.join(left_out)}"
     if lacks := found.cases.half_filled():
         yield lacks
-    if found.faulty > len(found.problems[:_LISTED]):
-        yield f"{found.faulty:,} rows cannot be read as cases, and a run refuses them; the first problems:"
+    if found.faulty:
+        first = "; the first problems:" if found.faulty > _LISTED else ":"
+        yield f"a run refuses the file until {counted(found.faulty, 'row')} can be read{first}"
 
 
 def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, Any], file: Path) -> None:
