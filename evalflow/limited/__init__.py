@@ -1,4 +1,4 @@
-"""Process untrusted data in limited processes: SQL, workbooks, JSON Schema, JSONPath, HTML, templates.
+"""Process untrusted data in limited processes: SQL, workbooks, Parquet, JSON Schema, JSONPath, HTML, templates.
 
     QUERY = Work("evalflow.limited.sql:run", memory=2 * 1024**3)
     result = QUERY.call({"dialect": "sqlite", ...}, seconds=10, what="the query")

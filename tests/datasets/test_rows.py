@@ -357,6 +357,19 @@ def test_texts_of_parquet_that_unpack_to_too_much_are_refused() -> None:
             list(read("mine", DatasetConfig(path="mine.parquet")))
 
 
+def test_numbers_of_parquet_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl.DataFrame({"question": ["q"], "x": pl.Series([pl.zeros(MAX_RECORD // 8, eager=True)])}).write_parquet(
+        "a.parquet"
+    )
+    assert Path("a.parquet").stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"a\.parquet: the record is longer than 33,554,432 characters"):
+        list(read("mine", DatasetConfig(path="a.parquet")))
+    monkeypatch.setattr("evalflow.datasets.parquet.UNPACKED", 2**20)
+    pl.DataFrame({"question": ["q" * 2**17] * 9}).write_parquet("b.parquet")
+    with pytest.raises(UserError, match=r"b\.parquet\[7\]: the file unpacks to more than 1 MB"):
+        list(read("mine", DatasetConfig(path="b.parquet")))
+
+
 def test_a_header_with_a_name_twice(refused: Any) -> None:
     (problem,) = refused("question,question\na,b\n", "mine.csv")
     assert (problem.where, problem.what) == ("mine.csv:1", "the header names 'question' more than once")

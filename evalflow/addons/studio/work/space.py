@@ -38,7 +38,7 @@ OF_SERVER = frozenset({"user", "connection"})
 """Kinds of objects that belong to no project."""
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
-WORKBOOKS = 2
+PACKED_FILES = 2
 RANKINGS = 16
 """How many rankings to keep in memory, at 9 bytes an answer."""
 State = tuple[tuple[str, int, int, int, int], ...]
@@ -177,7 +177,7 @@ class Workspace:
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
         trials, asks: The turns of people who try something, and who wait for a bot or judge.
         computing: The turns of people for whom the server computes; see `takes_turn`.
-        workbooks: Limits how many Excel files are read at once, since a process with much memory reads each.
+        packed: Limits how many Excel and Parquet files are read at once: a process with much memory reads each.
     """
 
     database: Database
@@ -192,7 +192,7 @@ class Workspace:
     trials: TrialBudget = field(default_factory=TrialBudget, compare=False)
     asks: TrialBudget = field(default_factory=TrialBudget.of_waiting, compare=False)
     computing: TrialBudget = field(default_factory=TrialBudget.of_work, compare=False)
-    workbooks: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WORKBOOKS), compare=False)
+    packed: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(PACKED_FILES), compare=False)
 
     @property
     def runs(self) -> Path:

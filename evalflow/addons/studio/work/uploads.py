@@ -26,8 +26,10 @@ SHOWN = 100
 """Maximum number of problems listed."""
 _AT_ONCE = 500
 _PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$|, row (?P<row>\d+)$")
+_PACKED = (".xlsx", ".parquet")
+"""Suffixes of files that may unpack to much, each read by a process with much memory."""
 LONGEST_WAIT_S = 60.0
-"""Seconds to wait until another Excel file has been read."""
+"""Seconds to wait until another large file has been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +155,17 @@ def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
 
 @contextmanager
 def _reading(space: Workspace, path: Path) -> Generator[None]:
-    """Read a file; of Excel files only so many at once, and others wait."""
-    if path.suffix != ".xlsx":
+    """Read a file; of packed ones only so many at once, and others wait."""
+    if path.suffix not in _PACKED:
         yield
         return
-    if not space.workbooks.acquire(timeout=LONGEST_WAIT_S):
-        what = "other people's Excel files are being read, and none was done within a minute"
-        raise UserError(Problem(what, path.name, "try again in a moment, or save the sheet as CSV"))
+    if not space.packed.acquire(timeout=LONGEST_WAIT_S):
+        what = "other people's Excel and Parquet files are being read, and none was done within a minute"
+        raise UserError(Problem(what, path.name, "try again in a moment, or save the table as CSV"))
     try:
         yield
     finally:
-        space.workbooks.release()
+        space.packed.release()
 
 
 def _checked_rows(

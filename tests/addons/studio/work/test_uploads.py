@@ -8,7 +8,7 @@ import pytest
 
 from evalflow.addons.studio.work import cases, datasets, uploads
 from evalflow.addons.studio.work.cases import Fields, cases_at
-from evalflow.addons.studio.work.space import WORKBOOKS, Workspace
+from evalflow.addons.studio.work.space import PACKED_FILES, Workspace
 from evalflow.addons.studio.work.uploads import (
     CaseFile,
     columns_of,
@@ -36,12 +36,12 @@ def test_only_so_many_workbooks_are_read_at_once(
 ) -> None:
     monkeypatch.setattr(uploads, "LONGEST_WAIT_S", 0.01)
     workbook(tmp_path / "one.xlsx", {"Cases": [["question"], ["One?"]]})
-    for _ in range(WORKBOOKS):
-        assert space.workbooks.acquire(blocking=False)
+    for _ in range(PACKED_FILES):
+        assert space.packed.acquire(blocking=False)
     with pytest.raises(UserError, match="try again in a moment"):
         sheets_of(space, tmp_path / "one.xlsx")
-    space.workbooks.release()
-    for _ in range(WORKBOOKS + 1):  # the place is given back, also after an error
+    space.packed.release()
+    for _ in range(PACKED_FILES + 1):  # the place is given back, also after an error
         assert sheets_of(space, tmp_path / "one.xlsx") == ["Cases"]
         with pytest.raises(UserError):
             sheets_of(space, tmp_path / "none.xlsx")
