@@ -32,4 +32,5 @@ def serve_everybody(sock: socket, address: Address) -> None:
 
 def serve_in_public(*words: str) -> None:
     """Be `python -m evalflow serve --public` with these words after it."""
+    keep_off_loops(setattr)
     program("serve", "--public", *words)

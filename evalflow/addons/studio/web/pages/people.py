@@ -264,7 +264,7 @@ def _actions(workspace: Workspace, user: people.User) -> None:
         code = await forms.attempt(lambda: people.sign_in_link(workspace, user.name), by=making)
         if code is not None:
             about = f"Send it to {user.name}: it works once, within a day, and is not shown again."
-            shown_once("A link to sign in", about, f"{server_url(workspace)}/link?code={code}")
+            shown_once("A link to sign in", about, f"{server_url()}/link?code={code}")
 
     async def set_disabled() -> None:
         change = partial(people.update_user, workspace, user.name, is_disabled=not user.is_disabled)

@@ -12,7 +12,7 @@ from evalflow.addons.studio.web.security.guards import note_fields, refuse, rout
 from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC
 from evalflow.addons.studio.web.security.projects import PREFIX, UNKNOWN
 from evalflow.addons.studio.web.security.token import OPEN_PATHS
-from evalflow.addons.studio.work.access import ROLES, ForbiddenError, Role, SignedOutError, nobody
+from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.addons.studio.work.identities import NO_SECOND_FACTOR
 from evalflow.addons.studio.work.projects import list_projects
 from evalflow.addons.studio.work.sessions import (
@@ -62,20 +62,20 @@ class SignedIn:
         connection = HTTPConnection(scope)
         workspace: Workspace = connection.state.workspace
         try:
-            identity = await _identity(connection, workspace)
-            if identity and identity.kind == "user" and not self._has_second_factor and identity().is_owner:
+            identity, actor = await _identity(connection, workspace)
+            if actor and actor.is_owner and identity and identity.kind == "user" and not self._has_second_factor:
                 raise ForbiddenError(NO_SECOND_FACTOR)
         except ForbiddenError as error:
             await refuse(scope, receive, send, 403, str(error))
             return
-        if identity is None and not _is_for_everybody(scope):
+        if actor is None and not _is_for_everybody(scope):
             await _refuse(connection, scope, receive, send)
             return
         workspace = connection.state.workspace = replace(workspace, identify=identity or nobody)
-        if identity and workspace.project_id == UNKNOWN and identity().is_owner:
+        if actor and actor.is_owner and workspace.project_id == UNKNOWN:
             await refuse(scope, receive, send, 404, f"there is no project {workspace.project!r}")
             return
-        if identity and scope["path"] == "/" and _WORK.isdisjoint(identity().rights(workspace.project_id)):
+        if actor and scope["path"] == "/" and _WORK.isdisjoint(actor.rights(workspace.project_id)):
             await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
             return
         await self.app(scope, receive, send)
@@ -89,8 +89,8 @@ def _is_for_everybody(scope: Scope) -> bool:
     return method in ("GET", "HEAD") and (path in FOR_EVERYBODY or scope["path"].startswith("/assets/"))
 
 
-async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identity | None:
-    """The identity of a request, or None if it has no valid key.
+async def _identity(connection: HTTPConnection, workspace: Workspace) -> tuple[Identity, Actor] | tuple[None, None]:
+    """The identity of a request, and who that is now; None if it has no valid key.
 
     A token counts more than the name that the proxy sends, and that more than a cookie. Raises ForbiddenError if the
     proxy names somebody without an account, or one that is disabled.
@@ -107,17 +107,18 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identit
     elif key:
         identity = identity_of(workspace, "session", key, address)
     else:
-        return None
+        return None, None
     try:
-        note_fields(connection.scope, user=(await to_thread.run_sync(identity)).name)
+        actor = await to_thread.run_sync(identity)
     except SignedOutError:
         if identity.kind == "user":
             await to_thread.run_sync(_note_stranger, workspace, address)
             what = f"you are signed in as {user!r}, who has no account here, or a disabled one"
             raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
-        return None
+        return None, None
+    note_fields(connection.scope, user=actor.name)
     await to_thread.run_sync(note_use, workspace, identity)
-    return identity
+    return identity, actor
 
 
 def _note_stranger(workspace: Workspace, address: str) -> None:

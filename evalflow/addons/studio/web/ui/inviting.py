@@ -9,7 +9,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.parts import button, copyable, message, text
-from evalflow.addons.studio.web.ui.visitor import may
+from evalflow.addons.studio.web.ui.visitor import may, visitor
 from evalflow.addons.studio.work.access import Role
 from evalflow.addons.studio.work.inviting import Invited, invite
 from evalflow.addons.studio.work.space import Workspace
@@ -55,20 +55,20 @@ class InviteForm:
         if found is not None:
             self._person.value = ""
             with self._done:
-                _show(self._workspace, found)
+                _show(found)
             await self._invited()
 
 
-def _show(workspace: Workspace, found: Invited) -> None:
+def _show(found: Invited) -> None:
     if found.code is None:
         message(f"{found.user} is now {found.role}.", "They sign in as before." if may("own") else "", "")
         return
     about = "Send this link to them: it works once, within a day, and is not shown again."
     message(f"{found.user} is now {found.role}.", about, "")
-    copyable(f"{server_url(workspace)}/link?code={found.code}")
+    copyable(f"{server_url()}/link?code={found.code}")
 
 
-def server_url(workspace: Workspace) -> str:
+def server_url() -> str:
     """The server's address in the browser; https on a public server, even if its proxy uses http."""
     url = ui.context.client.request.url
-    return f"{url.scheme if workspace.identify().user is None else 'https'}://{url.netloc}"
+    return f"{'https' if visitor().has_account else url.scheme}://{url.netloc}"
