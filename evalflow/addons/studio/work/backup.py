@@ -1,7 +1,8 @@
 """`backup` and `restore`: one archive with a workspace's database, run folders and internal files.
 
 A snapshot of the database is taken first; the folders follow, even while runs write to them. Journals only grow, so
-they hold at least what the snapshot has read of them. A restore resumes runs that were in progress.
+they hold at least what the snapshot has read of them. A restore resumes runs that were in progress. One that is killed
+leaves the folder `UNFINISHED`, and while that is there nothing opens the workspace.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from typing import Any
 from evalflow.addons.studio.store import open_database
 from evalflow.addons.studio.store.database import copy_sqlite
 from evalflow.addons.studio.store.snapshot import Snapshot, expect_place, load_snapshot, settle, take_snapshot
+from evalflow.addons.studio.work.space import UNFINISHED, refuse_unfinished
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import OWN_FOLDER, completed, private_file
 from evalflow.version import __version__
@@ -43,6 +45,7 @@ def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
         InfrastructureError: The archive or the snapshot cannot be written.
     """
     root = Path.cwd()
+    refuse_unfinished(root)
     if file.exists():
         raise UserError(Problem("it is there already", str(file), "name a new file"))
     try:
@@ -102,6 +105,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
         InfrastructureError: The database does not answer, or the disk is full.
     """
     root = Path.cwd()
+    refuse_unfinished(root)
     _expect_empty(root)
     mask = os.umask(0o077)
     try:
@@ -109,12 +113,10 @@ def restore(file: Path, url: str | None) -> Snapshot:
             snapshot = _about(archive, file)
             url = url or f"sqlite:///{root / OWN_FOLDER / _FILE}"
             expect_place(url, snapshot)
-            with TemporaryDirectory(dir=root, prefix=".evalflow-restore-") as work:
-                rest = (member for member in archive if member.name != _ABOUT)
-                archive.extractall(work, rest, filter="data")  # refuses names that lead out of the folder
-                _put_in_place(root, Path(work), url)
-        with closing(open_database(url)) as database:
-            settle(database)
+            with _put_in_place(root, archive) as database:
+                load_snapshot(url, database)
+                with closing(open_database(url)) as opened:
+                    settle(opened)
     except (tarfile.TarError, EOFError) as error:
         raise UserError(Problem(f"it is not a backup, or damaged: {error}", str(file), "name another file")) from None
     except OSError as error:
@@ -124,19 +126,29 @@ def restore(file: Path, url: str | None) -> Snapshot:
     return snapshot
 
 
-def _put_in_place(root: Path, work: Path, url: str) -> None:
-    """Move the extracted folders to the workspace and load the database; remove both folders after an error."""
+@contextmanager
+def _put_in_place(root: Path, archive: tarfile.TarFile) -> Generator[Path]:
+    """Extract the folders of an archive to the workspace for a block, which gets the snapshot of the database.
+
+    All of it is removed after an error.
+    """
+    work = root / UNFINISHED
+    work.mkdir()
     try:
+        rest = (member for member in archive if member.name != _ABOUT)
+        archive.extractall(work, rest, filter="data")  # refuses names that lead out of the folder
         for name in (OWN_FOLDER, OUTPUTS):
             if (root / name).is_dir():
                 (root / name).rmdir()
             if (work / name).is_dir():
                 (work / name).rename(root / name)
-        load_snapshot(url, work / _DATABASE)
+        yield work / _DATABASE
     except BaseException:
         for name in (OWN_FOLDER, OUTPUTS):
             shutil.rmtree(root / name, ignore_errors=True)
         raise
+    finally:
+        shutil.rmtree(work)
 
 
 def _expect_empty(root: Path) -> None:

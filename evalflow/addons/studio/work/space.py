@@ -39,6 +39,8 @@ OF_SERVER = frozenset({"user", "connection"})
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
 PACKED_FILES = 2
+UNFINISHED = ".evalflow-restore"
+"""A folder in a workspace that is being restored."""
 RANKINGS = 16
 """How many rankings to keep in memory, at 9 bytes an answer."""
 State = tuple[tuple[str, int, int, int, int], ...]
@@ -259,13 +261,25 @@ class Workspace:
         self.database.close()
 
 
+def refuse_unfinished(root: Path) -> None:
+    """UserError if a restore into this folder has not ended: its database or its runs may be missing."""
+    if (root / UNFINISHED).exists():
+        what = f"a restore has not ended here: there is {UNFINISHED}"
+        hint = f"if it was killed, delete {UNFINISHED}, .evalflow and outputs, empty the database, and restore again"
+        raise UserError(Problem(what, str(root), hint))
+
+
 def open_workspace(url: str | None = None) -> Workspace:
     """The workspace of the working directory.
 
     Without a URL, its database is `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
     `database.backup` if it was copied before its schema was changed.
+
+    Raises:
+        UserError: The database cannot be opened, or a restore was killed here.
     """
     root = Path.cwd()
+    refuse_unfinished(root)
     database = open_database(url or f"sqlite:///{root / FILE}")
     with database.reading() as connection:
         project = definitions.named(connection, "project", DEFAULT_PROJECT)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import shutil
+import signal
 import sqlite3
 import tarfile
 from collections.abc import Callable
@@ -17,7 +19,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.work import bots
+from evalflow.addons.studio.work import backup, bots
 from evalflow.addons.studio.work.backup import back_up, restore
 from evalflow.addons.studio.work.runs import get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace, open_workspace
@@ -123,6 +125,35 @@ def test_a_backup_of_an_older_schema_is_migrated(
     with closing(open_workspace()) as space:
         assert "desk" in [bot.name for bot in bots.list_bots(space)]
         assert list(list_runs(space).items) == []
+
+
+def test_a_restore_that_is_killed_leaves_nothing_that_looks_like_a_workspace(
+    tmp_path: Path, go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step of it ends the process, which has no time to clean up."""
+    file = tmp_path / "backup.tar.gz"
+    go("before")
+    with closing(open_workspace()) as space:
+        fill(space)
+    back_up(file, None)
+    for step in ("load_snapshot", "open_database", "settle"):
+        folder = go(step)
+        if (pid := os.fork()) == 0:
+            monkeypatch.setattr(backup, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            try:
+                restore(file, None)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        assert (folder / "outputs" / "runs" / "r1").is_dir()
+        for attempt in (open_workspace, lambda: restore(file, None), lambda: back_up(tmp_path / "new.tar.gz", None)):
+            with pytest.raises(UserError, match="a restore has not ended here"):
+                attempt()
+        for name in (".evalflow-restore", ".evalflow", "outputs"):
+            shutil.rmtree(folder / name)
+        restore(file, None)
+        with closing(open_workspace()) as space:
+            assert get_run(space, "r1").state == "queued"
 
 
 def archive_of(tmp_path: Path, **about: Any) -> Path:
