@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, with_default_judge
 from evalflow.app.core.begin import described
 from evalflow.app.core.destinations import Destination, destinations
-from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.inspect import Estimate, Inspection, inspect
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.fields import named_columns
 from evalflow.datasets.profile import Profile, in_words, type_line
@@ -28,11 +28,11 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate."""
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
-    facts = _facts(examined(overrides, config_dir))
+    found = _checked(examined(overrides, config_dir))
     if as_json:
-        print_json(console, facts)
+        print_json(console, asdict(found))
     else:
-        _print(console, facts)
+        _print(console, found)
     return 0
 
 
@@ -44,42 +44,79 @@ def examined(overrides: Sequence[str], config_dir: Path | None) -> Inspection:
     return found
 
 
-def _facts(found: Inspection) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What `check` has found; its fields are the keys of `check --json`.
+
+    Attributes:
+        judges: What each judge is, in words.
+        target_calls: What the target calls, without secrets.
+        target_runs_here: Whether the target is a program or code on this machine.
+        programs: The command lines that metrics start.
+        scores: How many scores the run will have.
+        profiles: Probable mistakes in each dataset.
+        prices: As in run.json, of all who have one.
+    """
+
+    datasets: Mapping[str, int]
+    metrics: Mapping[str, Mapping[str, str | None]]
+    judges: Mapping[str, str]
+    target: str
+    simulator: str | None
+    target_calls: str | None
+    sends: Sequence[Destination]
+    target_runs_here: bool
+    programs: Sequence[str]
+    thresholds: Sequence[Mapping[str, object]]
+    gates: Sequence[str]
+    scores: int
+    profiles: Mapping[str, _CaseProfile]
+    notices: Sequence[str]
+    estimate: Estimate
+    prices: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseProfile:
+    """Probable mistakes in the cases of a dataset, and the lines of YAML that correct how they are read."""
+
+    half_filled: str | None
+    read_as_text: Mapping[str, str]
+    lines: Sequence[str]
+
+
+def _checked(found: Inspection) -> _Checked:
     rules = found.rules()
     settings = found.parts.settings
-    return {
-        "datasets": dict(found.cases),
-        "metrics": {name: {"judge": metric.judge} for name, metric in rules.metrics.items()},
-        "judges": {name: judge.info.nature for name, judge in found.judges.items()},
-        "target": found.parts.target.name,
-        "simulator": _simulator(found),
-        "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
-        "sends": [asdict(one) for one in destinations(found)],
-        "target_runs_here": settings.run.target.runs_here and settings.run.generate in (True, "missing"),
-        "programs": [
-            Redactor(secrets_of(settings)).text(shlex.join(argv))
-            for metric in settings.run.metric.values()
-            for argv in metric.programs
-        ],
-        "thresholds": [
+    public = Redactor(secrets_of(settings)).text
+    return _Checked(
+        datasets=dict(found.cases),
+        metrics={name: {"judge": metric.judge} for name, metric in rules.metrics.items()},
+        judges={name: judge.info.nature for name, judge in found.judges.items()},
+        target=found.parts.target.name,
+        simulator=_simulator(found),
+        target_calls=public(settings.run.target.calls or "") or None,
+        sends=destinations(found),
+        target_runs_here=settings.run.target.runs_here and settings.run.generate in (True, "missing"),
+        programs=[public(shlex.join(argv)) for metric in settings.run.metric.values() for argv in metric.programs],
+        thresholds=[
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in rules.thresholds()
         ],
-        "gates": [f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
-        "scores": found.cells,
-        "profiles": {name: _profile(profile, found.parts.datasets[name]) for name, profile in found.profiles.items()},
-        "notices": found.notices(),
-        "estimate": asdict(found.estimate),
-        "prices": {name: price for name, price in found.parts.prices().items() if price},
-    }
+        gates=[f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
+        scores=found.cells,
+        profiles={name: _profile(profile, found.parts.datasets[name]) for name, profile in found.profiles.items()},
+        notices=found.notices(),
+        estimate=found.estimate,
+        prices={name: price for name, price in found.parts.prices().items() if price},
+    )
 
 
-def _profile(profile: Profile, config: DatasetConfig) -> dict[str, Any]:
-    """Return probable mistakes in the cases, and the lines of YAML that fix how they are read."""
+def _profile(profile: Profile, config: DatasetConfig) -> _CaseProfile:
     typed = profile.read_as_text()
     columns = {"reference": next(iter(named_columns("reference", (config.fields or {}).get("reference"))), None)}
     lines = [type_line(name, wanted, columns.get(name)) for name, wanted in typed.items()]
-    return {"half_filled": profile.half_filled() or None, "read_as_text": typed, "lines": lines}
+    return _CaseProfile(profile.half_filled() or None, typed, lines)
 
 
 def _simulator(found: Inspection) -> str | None:
@@ -90,63 +127,65 @@ def _simulator(found: Inspection) -> str | None:
     return f"{who} · up to {config.turns} turns in each of {found.scenarios:,} conversations"
 
 
-def _print(console: Console, facts: dict[str, Any]) -> None:
-    estimate = facts["estimate"]
-    low, high = estimate["cost_usd_low"], estimate["cost_usd_high"]
-    cost = "unknown: the judge or target has no price (judge.price, target.price)"
-    if low is not None and high is not None:
-        cost = f"${low:.4f} to ${high:.4f}"
-    requests = f"about {estimate['requests']:,}" if estimate["requests"] else "none"
-    requests += f", {estimate['preparing']} of them to prepare" if estimate["preparing"] else ""
+def _print(console: Console, found: _Checked) -> None:
     rows = [
-        ("cases", ", ".join(f"{n:,} of {name}" for name, n in facts["datasets"].items())),
-        ("target", " · ".join(part for part in (facts["target"], facts["target_calls"]) if part)),
-        *([("simulator", facts["simulator"])] if facts["simulator"] else []),
-        ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
-        ("metrics", ", ".join(facts["metrics"])),
-        *(("starts", f"{program}, once for each of its checks") for program in facts["programs"]),
-        ("scores", f"{facts['scores']:,}"),
-        *_sends(facts),
-        ("requests", requests),
+        ("cases", ", ".join(f"{n:,} of {name}" for name, n in found.datasets.items())),
+        ("target", " · ".join(part for part in (found.target, found.target_calls) if part)),
+        *([("simulator", found.simulator)] if found.simulator else []),
+        ("judges", "; ".join(f"{name} ({nature})" for name, nature in found.judges.items()) or "none"),
+        ("metrics", ", ".join(found.metrics)),
+        *(("starts", f"{program}, once for each of its checks") for program in found.programs),
+        ("scores", f"{found.scores:,}"),
+        *_sends(found),
+        *_estimated(found),
     ]
-    if estimate["rounds"]:
-        rounds = "1 round" if estimate["rounds"] == 1 else f"{estimate['rounds']} rounds"
-        rows.append(("by batch", f"{rounds} of batches, and one more for each time that replies are asked for again"))
-    if estimate["requests"]:
-        rows += [
-            ("input", f"{estimate['input_tokens_low']:,} to {estimate['input_tokens_high']:,} tokens"),
-            ("output", f"{estimate['output_tokens_low']:,} to {estimate['output_tokens_high']:,} tokens"),
-            ("cost", cost),
-            *[("price", f"{name}: {_price(price)}") for name, price in facts["prices"].items()],
-        ]
     for label, text in rows:
         console.print(Text.assemble((f"{label:<10}", "dim"), plain(text)))
-    for name, profile in facts["profiles"].items():
+    for name, profile in found.profiles.items():
         _print_profile(console, name, profile)
-    for notice in facts["notices"]:
+    for notice in found.notices:
         console.print(literal(f"note: {notice}", style="yellow"))
     console.print(literal("all is well; nothing was sent", style="green"))
 
 
-def _print_profile(console: Console, name: str, profile: Mapping[str, Any]) -> None:
-    if profile["half_filled"]:
-        console.print(literal(f"note: {name}: {profile['half_filled']}", style="dim"), soft_wrap=True)
-    if typed := profile["read_as_text"]:
-        how = ", ".join(profile["lines"])
+def _estimated(found: _Checked) -> Iterator[tuple[str, str]]:
+    """Return rows for requests, batches, tokens and cost."""
+    estimate = found.estimate
+    if not estimate.requests:
+        yield "requests", "none"
+        return
+    preparing = f", {estimate.preparing} of them to prepare" if estimate.preparing else ""
+    yield "requests", f"about {estimate.requests:,}{preparing}"
+    if estimate.rounds:
+        rounds = "1 round" if estimate.rounds == 1 else f"{estimate.rounds} rounds"
+        yield "by batch", f"{rounds} of batches, and one more for each time that replies are asked for again"
+    yield "input", f"{estimate.input_tokens_low:,} to {estimate.input_tokens_high:,} tokens"
+    yield "output", f"{estimate.output_tokens_low:,} to {estimate.output_tokens_high:,} tokens"
+    low, high = estimate.cost_usd_low, estimate.cost_usd_high
+    known = low is not None and high is not None
+    unknown = "unknown: the judge or target has no price (judge.price, target.price)"
+    yield "cost", f"${low:.4f} to ${high:.4f}" if known else unknown
+    yield from (("price", f"{name}: {_price(price)}") for name, price in found.prices.items())
+
+
+def _print_profile(console: Console, name: str, profile: _CaseProfile) -> None:
+    if profile.half_filled:
+        console.print(literal(f"note: {name}: {profile.half_filled}", style="dim"), soft_wrap=True)
+    if typed := profile.read_as_text:
+        how = ", ".join(profile.lines)
         line = f"note: {name}: read as texts: {in_words(typed)}; to read them so, under `fields` of its file: {how}"
         console.print(literal(line, style="dim"), soft_wrap=True)
 
 
-def _sends(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _sends(found: _Checked) -> Iterator[tuple[str, str]]:
     """Return a row for each address that data is sent to, or one saying that nothing leaves this machine."""
-    places = [Destination(**one) for one in facts["sends"]]
-    yield from (("sends to", str(place)) for place in places)
-    if all(place.here for place in places):
-        unless = "; what its programs send is not known" if facts["programs"] or facts["target_runs_here"] else ""
-        yield "sends" if not places else "", f"nothing leaves this machine{unless}"
+    yield from (("sends to", str(place)) for place in found.sends)
+    if all(place.here for place in found.sends):
+        unless = "; what its programs send is not known" if found.programs or found.target_runs_here else ""
+        yield "sends" if not found.sends else "", f"nothing leaves this machine{unless}"
 
 
-def _price(price: dict[str, Any]) -> str:
+def _price(price: Mapping[str, Any]) -> str:
     if price["source"] == "none":
         return "not known"
     dollars = f"${price['input_per_million']:g} in, ${price['output_per_million']:g} out, a million tokens"
