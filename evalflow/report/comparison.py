@@ -20,6 +20,7 @@ from evalflow.report.comparison_sentences import (
     measure_in_words,
     not_worse_in_words,
     of_comparison,
+    preference_in_words,
     verdict_in_words,
 )
 from evalflow.report.page import (
@@ -52,6 +53,7 @@ from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
+from evalflow.summary.preferences import PeoplePreference
 from evalflow.summary.verdicts import LEVEL
 
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
@@ -82,6 +84,7 @@ class Comparison:
     judge_changes: Mapping[tuple[str, str], Sequence[JudgeAgreementChange]] = field(
         default_factory=dict[tuple[str, str], Sequence[JudgeAgreementChange]]
     )
+    preferences: Sequence[PeoplePreference] = ()  # what people prefer, blind to whose an answer is
     titles: Mapping[str, str] = field(default_factory=dict[str, str])  # of runs, by name; empty where nobody gave any
     metric_titles: Mapping[str, str] = field(default_factory=dict[str, str])  # instead of those in the manifests
 
@@ -133,6 +136,11 @@ class Comparison:
         if self.several:
             return in_words(self.rows)
         return " ".join(str(one) for one in self.sentences.values())
+
+    @property
+    def preferred(self) -> list[str]:
+        """Which of two runs' answers people prefer, a sentence for each pair that they were asked about."""
+        return [preference_in_words(one, one.pair if self.several else self.sides) for one in self.preferences]
 
     @property
     def changes(self) -> list[str]:
@@ -190,6 +198,9 @@ class Comparison:
                 }
                 for one in self.changed
             ],
+            "preferences": [
+                {**one.document(), "sentence": said} for one, said in zip(self.preferences, self.preferred, strict=True)
+            ],
             "adjusted_means": [one.document() for one in self.adjusted_means],
             "notes": list(self.notes),
         }
@@ -204,6 +215,7 @@ def print_comparison(console: Console, found: Comparison) -> None:
     """Print the result, the changes, the differences, what was left out, and the worst flips."""
     console.print(literal(found.sentence, style="bold"), soft_wrap=True)
     print_lines(console, (one.beside for one in found.sentences.values() if one.beside and not found.several))
+    print_lines(console, found.preferred)
     if not found.several:
         for label, name in zip("AB", found.runs, strict=True):
             title = found.titles.get(name) or found.runs[name].bot_title

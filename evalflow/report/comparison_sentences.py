@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalflow.records import CASES
@@ -13,6 +13,7 @@ from evalflow.report.wording import counted, cut, number, plain_line, unseen_in_
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
+from evalflow.summary.preferences import PeoplePreference
 from evalflow.summary.verdicts import LEVEL, Verdict, excludes_zero, is_significant, of_difference
 
 SIDES = ("A", "B")
@@ -276,6 +277,41 @@ def _change_of(value: ChangedValue) -> str:
     if not any(changes):
         return "differs in spaces only"
     return " → ".join(cut(plain_line(" … ".join(side)), _WORDS) or "nothing" for side in changes)
+
+
+def preference_in_words(found: PeoplePreference, sides: tuple[str, str] = SIDES) -> str:
+    """Whose answers people prefer, how often, and how sure that is; `sides` are the names of the two runs.
+
+    Example:
+        >>> from evalflow.summary.preferences import preference_of
+        >>> preference_in_words(preference_of(("a", "b"), [1.0] * 9 + [0.0], list("abcdefghij")))
+        'People prefer B: its answer in 9 of 10 cases, that of A in 1 (share of B 90 %, 95 % interval 60 to 98 %).'
+    """
+    if not found.n:
+        return "Nobody has said yet which answer is better."
+    a, b = sides
+    preferred, other, wins, losses = (
+        (a, b, found.losses, found.wins) if found.verdict == "first" else (b, a, found.wins, found.losses)
+    )
+    cases = f"{wins:,} of {counted(found.n, 'case')}"
+    if found.verdict == "cannot_tell":
+        first = f"People show no clear preference: the answer of {b} in {cases}, that of {a} in {losses:,}"
+    else:
+        first = f"People prefer {preferred}: its answer in {cases}, that of {other} in {losses:,}"
+    tied, share = f", {counted(found.ties, 'tie')}" if found.ties else "", found.share
+    ends = ""
+    if share.value is not None and share.low is not None and share.high is not None:
+        half = "; a tie counts half" if found.ties else ""
+        interval = f"95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %"
+        ends = f" (share of {b} {100 * share.value:.0f} %, {interval}{half})"
+    return " ".join(filter(None, (f"{first}{tied}{ends}.", *_not_asked(found))))
+
+
+def _not_asked(found: PeoplePreference) -> Iterator[str]:
+    if found.unsure:
+        yield f"In {counted(found.unsure, 'more case')} nobody could tell."
+    if found.same:
+        yield f"{found.same:,} more cases have the same answer in both; nobody was asked about them."
 
 
 def gated_metrics(manifest: Manifest) -> set[str]:

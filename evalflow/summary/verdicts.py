@@ -38,6 +38,8 @@ It is reversed if better runs score worse on it, and suspect if that exceeds cha
 SUSPECT: tuple[ItemKind, ...] = ("key_suspect", "reversed")
 Sight = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 """Whether a metric detects a fault, or keeps its score if a change should not matter."""
+Preference = Literal["first", "second", "cannot_tell"]
+"""Which of two runs' answers people prefer."""
 Operator = Literal[">=", "<=", ">", "<", "=="]
 SAMPLING_LEVEL = 0.01
 """Below this p-value the labelled answers are considered not a random sample."""
@@ -256,6 +258,12 @@ def of_change(rate: Estimated, *, fault: bool) -> Sight:
     if fault:
         return "seen" if side > 0 else "not seen" if side < 0 else "cannot tell"
     return "kept" if side > 0 else "not kept" if side < 0 else "cannot tell"
+
+
+def of_preference(share: Estimated) -> Preference:
+    """Whose answers people prefer, by the mean preference for the second run's: its interval excludes one half."""
+    side = side_of(0.5, share.low, share.high)
+    return "second" if side > 0 else "first" if side < 0 else "cannot_tell"
 
 
 def is_biased_sample(found: SamplingBias) -> bool:

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Literal, cast
 
 from evalflow.app.core.saved import SavedRun, answered_rows, without_unanswered
@@ -15,7 +16,7 @@ from evalflow.labels.sheet import CELL, Key, UnlabelledAnswer, draw, draw_groups
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
 from evalflow.records import Answer, Case
-from evalflow.report.results_csv import as_answered
+from evalflow.report.results_csv import AnsweredCase, as_answered
 
 Method = Literal["random", "strata", "groups"]
 StratifiedBy = Literal["score", "tag"]
@@ -55,13 +56,17 @@ class DrawnItem:
 
 @dataclass(frozen=True, slots=True)
 class DrawnReview:
-    """Drawn answers in random order. `strata` has the drawn and all answers of each stratum, `groups` the same."""
+    """Drawn answers in random order. `strata` has the drawn and all answers of each stratum, `groups` the same.
+
+    `same`: of pairs of two runs' answers, those that are the same text, of which none is drawn.
+    """
 
     items: Sequence[DrawnItem]
     seed: int
     population: int
     strata: Mapping[str, tuple[int, int]]
     groups: tuple[int, int]
+    same: int = 0
 
 
 def own_scores(run: SavedRun, metrics: Collection[str]) -> pl.LazyFrame:
@@ -141,6 +146,76 @@ def draw_review(
         wanted = 2 if (i + 1) * twice // len(keys) > i * twice // len(keys) else 1
         items.append(DrawnItem(key, read[key][0], known[key].group, name, of / among, wanted, read[key][1]))
     return DrawnReview(items, seed, len(candidates), drawn.strata, drawn.groups)
+
+
+def draw_pairs(
+    run: SavedRun, other: SavedRun, metric: str, size: int, *, seed: int | None, overlap: float
+) -> DrawnReview:
+    """Draw cases that two runs answered differently, each with the answers of both, for people to say which is better.
+
+    The question must be the same in both. Passages are left out, since each run has its own. UserError if there is no
+    such case.
+    """
+    before = {_place(row): _digests(row) for row in _answered(other)}
+    candidates: list[UnlabelledAnswer] = []
+    same = 0
+    for row in _answered(run):
+        (asked, said), (asked_before, said_before) = _digests(row), before.get(_place(row), ("", ""))
+        if asked == asked_before and said == said_before:
+            same += 1
+        elif asked == asked_before:
+            candidates.append(UnlabelledAnswer(_key(row), None, (), row.case.group or row.case.id))
+    if not candidates:
+        why = "the answers of both runs are the same" if same else "the runs answered no question in common"
+        raise UserError(Problem(f"{why}, so people cannot say which is better", "against", "choose another run"))
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    drawn = draw(candidates, size, seed)
+    keys = list(drawn.weights)
+    groups = {one.key: one.group for one in candidates}
+    cases = {key[:2] for key in keys}
+    others = {_place(row): _said(row) for row in _answered(other, cases)}
+    rows = {_key(row): row for row in _answered(run, cases)}
+    twice, (of, among) = doubled(len(keys), overlap), drawn.strata["all"]
+    items: list[DrawnItem] = []
+    for i, key in enumerate(keys):
+        row = rows[key]
+        assert row.answer is not None  # `_answered` gives no others
+        content = _frozen(as_answered(row.case, row.answer), [metric])
+        content = replace(content, contexts=[], other=others[_place(row)])
+        wanted = 2 if (i + 1) * twice // len(keys) > i * twice // len(keys) else 1
+        items.append(DrawnItem(key, answer_hash(row.answer), groups[key], "all", of / among, wanted, content))
+    return DrawnReview(items, seed, len(candidates), drawn.strata, drawn.groups, same)
+
+
+def _answered(run: SavedRun, cases: Collection[tuple[str, str]] | None = None) -> Iterator[AnsweredCase]:
+    """The answers of a run, or those to these cases, without the ones that failed."""
+    scores = run.scores().filter(pl.col("member_of").is_null())
+    if cases is None:
+        cases = set(scores.select("dataset", "case_id").unique().collect().iter_rows())
+    for row in answered_rows(run, scores, cases):
+        if row.answer is not None and row.answer.status != "error":
+            yield row
+
+
+def _key(row: AnsweredCase) -> Key:
+    return row.case.dataset, row.case.id, row.target, row.target_repeat
+
+
+def _place(row: AnsweredCase) -> tuple[str, str, int]:
+    """What answers of two runs have in common if they are of the same case."""
+    return row.case.dataset, row.case.id, row.target_repeat
+
+
+def _said(row: AnsweredCase) -> str:
+    assert row.answer is not None  # `_answered` gives no others
+    return _frozen(as_answered(row.case, row.answer), ()).answer
+
+
+def _digests(row: AnsweredCase) -> tuple[str, str]:
+    """Short digests of the question and of the answer, of which a run has many."""
+    asked = json.dumps([turn.text for turn in row.case.messages])
+    question, answer = (blake2b(text.encode(), digest_size=16).hexdigest() for text in (asked, _said(row)))
+    return question, answer
 
 
 def doubled(size: int, overlap: float) -> int:

@@ -13,6 +13,7 @@ from evalflow.addons.studio.store.scores import common_cases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import get_bot
 from evalflow.addons.studio.work.datasets import list_datasets
+from evalflow.addons.studio.work.pair_reviews import preference_between
 from evalflow.addons.studio.work.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.titles import titles_of
@@ -100,7 +101,13 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     found = compare_labelled([pair], how)
     titles, runs = titles_of(space), [get_run(space, run_id) for run_id in (a, b)]
     metrics = {name: titles.of("metric", name, runs[1].bot) for name in pair[1].manifest.metrics}
-    return replace(found, titles={run.run_id: run.title for run in runs}, metric_titles=metrics)
+    asked = preference_between(space, a, b)
+    return replace(
+        found,
+        titles={run.run_id: run.title for run in runs},
+        metric_titles=metrics,
+        preferences=[asked] if asked else [],
+    )
 
 
 def passing_metrics(run: Run) -> set[str]:

@@ -20,7 +20,7 @@ from evalflow.addons.studio.work.review_results import (
     review_labels,
     shown_label,
 )
-from evalflow.addons.studio.work.review_rows import found_review
+from evalflow.addons.studio.work.review_rows import StoredReview, found_review
 from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.run_files import change_files
 from evalflow.addons.studio.work.runs import get_run
@@ -108,9 +108,9 @@ class SavedCalibration:
 def review_result(space: Workspace, name: str) -> ReviewResult:
     """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
 
-    UserError if there is no label yet, or the run was deleted.
+    UserError if there is no label yet, the run was deleted, or people compare the answers of two runs.
     """
-    review = found_review(space, name)
+    review = _of_judges(found_review(space, name))
     run = scored_run(space, review.run_id)
     given_labels = list(review_labels(space, name))
     if not any(row["value"] is not None for row in given_labels):
@@ -145,7 +145,7 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     It issues the judge's certificates, and gates and reports of the run count people's labels from then on; so do those
     of earlier runs that gave equal answers. TakenError while the review is open, or something else works on the run.
     """
-    review = found_review(space, name)
+    review = _of_judges(found_review(space, name))
     if review.state == "open":
         what = "people are still labelling, so the result is provisional"
         raise TakenError(Problem(what, "review", "close the review first"))
@@ -154,6 +154,13 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     if others := _follow_equal_answers(space, review.run_id):
         changes = [*changes, f"the labels also count in {counted(len(others), 'other run')}, which gave equal answers"]
     return SavedCalibration(_certificates(found, saved_certificates()), changes)
+
+
+def _of_judges(review: StoredReview) -> StoredReview:
+    if review.draw.against:
+        what = "people compare the answers of two runs in this review, which says nothing of a judge"
+        raise UserError(Problem(what, "review", "compare the two runs: the comparison shows what people prefer"))
+    return review
 
 
 def _is_saved(run: SavedRun, people: RunLabels) -> bool:

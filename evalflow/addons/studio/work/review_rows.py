@@ -40,7 +40,11 @@ class LabelledMetric:
 
 @dataclass(frozen=True)
 class ReviewDraw:
-    """How answers were drawn, and how many: `strata` and `groups` have the drawn ones and all, as `DrawnReview`."""
+    """How answers were drawn, and how many: `strata` and `groups` have the drawn ones and all, as `DrawnReview`.
+
+    `against`: the id of the run whose answers these are compared with; empty if people judge one answer. `same` pairs
+    have the same answer.
+    """
 
     method: Method
     by: StratifiedBy | None
@@ -52,6 +56,8 @@ class ReviewDraw:
     title: str
     size: int
     doubled: int
+    against: str = ""
+    same: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.addons.studio.store import people as accounts
 from evalflow.addons.studio.store import projects
@@ -30,21 +30,23 @@ from evalflow.app.core.reviewing import (
     answers_to_label,
     compared_with,
     doubled,
+    draw_pairs,
     draw_review,
     labellable_scores,
 )
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, check_all, did_you_mean
-from evalflow.metrics.scale import LabelScale, LikertScale, label_bounds, label_scale, scale_text
+from evalflow.metrics.scale import PREFERENCE, LabelScale, LikertScale, label_bounds, label_scale, scale_text
 from evalflow.stats.prediction import Spread
-
-if TYPE_CHECKING:
-    pass
 
 MOST_ITEMS = 10_000
 LONGEST_NAME, LONGEST_GUIDELINES = 100, 20_000
 DEFAULT_OVERLAP = 0.2
+PREFERRED = LabelledMetric(
+    "preference", "Which answer is better", PREFERENCE, "The better answer helps the person who asked more."
+)
+"""What people say of the answers of two runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Review:
         people: User names of those who label.
         by: What strata are made by; None without strata.
         size, population: The number of drawn answers, and of those that they were drawn from.
+        against: The run whose answers these are compared with; empty if people judge one answer. `same` more pairs have
+            the same answer.
         overlap: The requested share of answers for two people; `doubled` is their number.
         items, items_done: The number of answers, and of those that as many people have labelled as are wanted.
     """
@@ -111,6 +115,8 @@ class Review:
     seed: int
     overlap: float
     doubled: int
+    against: str
+    same: int
     shown: Shown
     created_by: str
     created_at: str
@@ -138,6 +144,8 @@ class ReviewRequest:
         guidelines: By metric; by default its description and the anchors of its scale.
         by: What to make strata by; score if None.
         seed: None: drawn.
+        against: The run whose answers these are compared with: people say which of two answers is better. Such a review
+            has no metrics of the run, and draws at random.
     """
 
     name: str
@@ -151,6 +159,7 @@ class ReviewRequest:
     seed: int | None = None
     guidelines: Mapping[str, str] | None = None
     shown: Shown = field(default_factory=Shown)
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +237,7 @@ def expected_interval(
 def create_review(space: Workspace, request: ReviewRequest) -> Review:
     """Draw answers of a run, and freeze what people read of each."""
     run, row = scored_run(space, request.run_id), run_row(space, request.run_id)
+    other = scored_run(space, request.against) if request.against else None
     check_all(
         lambda: _check(request),
         lambda: _expect_metrics(run, request.metrics),
@@ -235,11 +245,14 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     )
     people = _expect_people(space, request.people)
     given = request.guidelines or {}
-    metrics = _metrics(run, request.metrics)
+    metrics = [PREFERRED] if other else _metrics(run, request.metrics)
     overlap = request.overlap if len(people) > 1 else 0.0
-    drawn = draw_review(
-        run, request.metrics, request.size, method=request.method, by=request.by, seed=request.seed, overlap=overlap
-    )
+    if other is not None:
+        drawn = draw_pairs(run, other, PREFERRED.name, request.size, seed=request.seed, overlap=overlap)
+    else:
+        drawn = draw_review(
+            run, request.metrics, request.size, method=request.method, by=request.by, seed=request.seed, overlap=overlap
+        )
     by = (request.by or "score") if request.method == "strata" else None
     draw = ReviewDraw(
         request.method,
@@ -252,6 +265,8 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
         row.title,
         size=len(drawn.items),
         doubled=sum(item.wanted == 2 for item in drawn.items),
+        against=request.against,
+        same=drawn.same,
     )
     values: dict[str, Any] = {
         "name": request.name.strip(),
@@ -261,7 +276,7 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
         "metrics": metrics_column(metrics),
         "draw": asdict(draw),
         "people": people,
-        "shown": asdict(request.shown),
+        "shown": asdict(replace(request.shown, contexts=request.shown.contexts and other is None)),
         "created_by": space.identify().name,
         "guidelines": {metric.name: guideline_text(given.get(metric.name, _guidelines(metric))) for metric in metrics},
     }
@@ -421,7 +436,9 @@ def _check(request: ReviewRequest) -> None:
     name = request.name.strip()
     if not name or len(name) > LONGEST_NAME or storable(name) != name or "/" in name or "\n" in name:
         found.append(Problem(f"a review's name has 1 to {LONGEST_NAME} characters, and no /", "name"))
-    if not request.metrics:
+    if request.against:
+        found += _problems_of_pairs(request)
+    elif not request.metrics:
         found.append(Problem("no metric is chosen", "metrics", "choose what people are to judge"))
     if not 1 <= request.size <= MOST_ITEMS or request.size % 1:
         found.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
@@ -432,10 +449,20 @@ def _check(request: ReviewRequest) -> None:
         hint = "choose one metric, or make the strata by tag"
         found.append(Problem("strata by score are of one metric", "by", hint))
     for metric in request.guidelines or {}:
-        if metric not in request.metrics:
+        if metric not in (request.metrics or [PREFERRED.name]):
             found.append(Problem(f"the review has no metric {metric!r}", "guidelines"))
     if found:
         raise UserError(found)
+
+
+def _problems_of_pairs(request: ReviewRequest) -> Iterator[Problem]:
+    if request.against == request.run_id:
+        yield Problem("this is one run, not two", "against", "choose another run")
+    if request.metrics:
+        what = "in a review of two runs people say which answer is better, and judge no metric"
+        yield Problem(what, "metrics", "leave the metrics out")
+    if request.method != "random":
+        yield Problem("pairs of answers are drawn at random", "method", "leave it out")
 
 
 def guideline_text(text: str) -> str:

@@ -77,6 +77,7 @@ class ComparisonOut(BaseModel):
     changed: Sequence[dict[str, Any]] = Field(
         description="What differs between the runs, and how far the judges of the same answers agree with people."
     )
+    preferences: Sequence[dict[str, Any]] = Field(description="Which answers people prefer, in reviews of both runs.")
     adjusted_means: Sequence[dict[str, Any]] = Field(description="B's means, adjusted by A's scores of more cases.")
     notes: Sequence[str] = Field(description="What was left out or allowed.")
 

@@ -43,7 +43,7 @@ class NewReview(RequestBody):
 
     name: str = Field(max_length=reviews.LONGEST_NAME)
     run: str = Field(max_length=200)
-    metrics: _Names
+    metrics: _Names = Field(default=[], description="Metrics of the run; none if the answers of two runs are compared.")
     size: int = Field(ge=1, le=reviews.MOST_ITEMS, description="How many answers to draw.")
     people: _Names = Field(description="User names; `local` on a server without accounts.")
     overlap: float = Field(default=reviews.DEFAULT_OVERLAP, ge=0, le=1, description="The share for two people.")
@@ -51,6 +51,11 @@ class NewReview(RequestBody):
     by: Literal["score", "tag"] | None = Field(default=None, description="What strata are made by.")
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     guidelines: dict[str, str] | None = Field(default=None, description="By metric.")
+    against: str = Field(
+        default="",
+        max_length=200,
+        description="The run whose answers these are compared with: people say which of two answers is better.",
+    )
     contexts: bool = Field(default=True, description="Whether people see the contexts.")
     reference: bool = Field(default=True, description="Whether people see the reference.")
 

@@ -280,9 +280,14 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
         with ui.element("div").classes("sides"):
             for side, run in zip("AB", runs, strict=True):
                 _side(side, run)
+        for said in found.preferred:
+            text(said, "p", "preferred")
         for note in found.notes:
             message(_with_titles(note, found.rows, runs[1].bot))
-        button("Download as one page", lambda: _download(found), icon="download")
+        with ui.element("div").classes("actions"):
+            button("Download as one page", lambda: _download(found), icon="download")
+            if may("edit"):
+                _asking(found, runs)
     _what_changed(found)
     if agreement := list(judge_change_lines(found)):
         with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
@@ -294,6 +299,13 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
             _against(rows, found.margin)
         with fold("How this was tested").classes("tested"):
             _statistics(replace(found, rows=rows))
+
+
+def _asking(found: Comparison, runs: tuple[Run, Run]) -> None:
+    """Ask people which answers are better, or look at what they have said so far."""
+    a, b = (run.run_id for run in runs)
+    asked = address("/reviews/new", {"run": b, "against": a})
+    link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
 
 
 def _download(found: Comparison) -> None:

@@ -38,14 +38,16 @@ from evalflow.addons.studio.web.ui.parts import (
 from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.verdict import CAUSES
 from evalflow.addons.studio.web.ui.visitor import title_of, visitor
-from evalflow.addons.studio.work import review_calibration, review_closing, review_results, reviews
+from evalflow.addons.studio.work import pair_reviews, review_calibration, review_closing, review_results, reviews
 from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import command
 from evalflow.report.calibration import Calibration, CorrectedRow
+from evalflow.report.comparison_sentences import preference_in_words
 from evalflow.report.wording import counted, joined, number
+from evalflow.summary.preferences import PeoplePreference
 
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.")
 _DISAGREEMENTS = "disagreements"
@@ -78,8 +80,12 @@ def add() -> None:
                 _actions(workspace, found, progress)
             _progress(found, progress)
             people_section(workspace, found, progress, may_label)
-            build = partial(show_result, workspace, found)
-            _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
+            if found.against:
+                compared = partial(_show_preference, found)
+                _later(lambda: pair_reviews.preference_in(workspace, review), compared, "Result")
+            else:
+                build = partial(show_result, workspace, found)
+                _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
             about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
             differing = partial(_disagreements, workspace, found)
             with ui.element("div") as place:
@@ -288,6 +294,16 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
         link_button("Teach the judge", teaching_address(review.name))
     for metric in review.metrics:
         _against(review, metric, [one for one in found.cases if one.metric == metric.name])
+
+
+def _show_preference(review: Review, found: PeoplePreference) -> None:
+    if found.n and review.state == "open":
+        message("Provisional: people are still labelling.", _CLOSING, "")
+    with ui.element("article").classes("card stack"):
+        text(preference_in_words(found), "p", "text")
+        text("A is the earlier run, and B the one whose answers were drawn.", "p", "small muted")
+        with ui.element("div").classes("actions"):
+            link_button("To the comparison", address("/compare", {"a": review.against, "b": review.run_id}))
 
 
 def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.addons.studio.web.pages.pair_review import PAIR_ABOUT, PairReviewForm
 from evalflow.addons.studio.web.pages.runs import name_of
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
@@ -19,7 +20,7 @@ from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
 from evalflow.addons.studio.work.review_rows import Shown
 from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest
-from evalflow.addons.studio.work.runs import list_runs
+from evalflow.addons.studio.work.runs import get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
 
@@ -65,7 +66,14 @@ def add() -> None:
                     _card(entry, own)
 
     @guarded_page("/reviews/new", "edit")
-    async def new(workspace: Workspace, run: str = "") -> None:
+    async def new(workspace: Workspace, run: str = "", against: str = "") -> None:
+        if run and against:
+            before, after = [await to_thread.run_sync(get_run, workspace, one) for one in (against, run)]
+            people = await to_thread.run_sync(reviews.labellers, workspace)
+            trail = [("Compare", address("/compare", {"a": against, "b": run}))]
+            with frame("Which answer is better?", place="Reviews", about=PAIR_ABOUT, trail=trail):
+                PairReviewForm(workspace, before, after, people)
+            return
         runs = [one for one in (await to_thread.run_sync(list_runs, workspace)).items if one.facts]
         trail = [("Reviews", "/reviews")]
         with frame("New review", place="Reviews", about=_ABOUT, trail=trail):
@@ -133,7 +141,7 @@ def _card(entry: ReviewEntry, own: _Own | None) -> None:
 
 
 def _about_review(review: Review) -> None:
-    named = ", ".join(metric.name for metric in review.metrics)
+    named = ", ".join(metric.title for metric in review.metrics)
     text(joined(named, review.run_title or review.run_id), "p", "small muted clamp")
     _bar(review.items_done, review.items, f"{review.items_done:,} of {review.items:,} answers judged")
     text(counted(len(review.people), "person").replace("persons", "people"), "span", "small muted")

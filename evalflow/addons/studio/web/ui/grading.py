@@ -15,6 +15,8 @@ from evalflow.addons.studio.work.reviews import ReviewMetric, ReviewScale
 Grade = bool | int | float | str
 MOST_BUTTONS = 11
 """Scales with more grades become a number field."""
+_MOST_BESIDE = 24
+"""Letters of the words that fit beside each other."""
 _MISSING = "Choose a value, or “Cannot tell”."
 
 
@@ -75,7 +77,8 @@ class Grading:
         scale = self._metric.scale
         grades = grades_of(scale)
         if grades:
-            is_tall = bool(scale.anchors) or max(len(name) for _, name in grades) > 12
+            words = [len(name) for _, name in grades if len(name) > 3]
+            is_tall = bool(scale.anchors) or max(words, default=0) > 12 or sum(words) > _MOST_BESIDE
             with ui.element("div").classes("grades tall" if is_tall else "grades"):
                 for number, (value, name) in enumerate(grades, 1):
                     self._grade(value, name, number, anchor_of(scale, value))

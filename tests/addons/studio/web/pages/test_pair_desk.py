@@ -13,14 +13,17 @@ from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.review_results import review_labels
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.runs import list_runs
 from evalflow.testing import Endpoint
 from tests.addons.studio.web.conftest import Fits, Server, working_in
+from tests.addons.studio.web.finished import EVIL, finish_runs
 from tests.addons.studio.web.pages.conftest import paged
 from tests.addons.studio.work.test_pair_reviews import BETTER, prefers_the_new
 from tests.finishing import finish
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 OWN_TABS = True
+RUNS = ("As it was", "New prompt")
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -36,6 +39,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = finish(space, RunRequest("desk", ["mine"], ["better"], judge="openai", judge_values=values)).run_id
         request = ReviewRequest(name="Pairs", run_id=run, metrics=["better"], size=2, people=["local"])
         reviews.create_review(space, request)
+        finish_runs(space)
     return folder
 
 
@@ -63,3 +67,35 @@ def test_the_better_of_two_is_chosen_by_keys(folder: Path, visit: Any, fits: Fit
     page.get_by_text("nothing is left to decide").wait_for()
     page.get_by_role("button", name="Close it").click()
     page.get_by_role("button", name="Reopen the review").wait_for()
+
+
+def test_people_are_asked_which_run_is_better_and_the_comparison_says_it(folder: Path, visit: Any, fits: Fits) -> None:
+    with working_in(folder) as space:
+        before, after = ({run.title: run.run_id for run in list_runs(space).items}[one] for one in RUNS)
+    compared = f"/compare?a={before}&b={after}"
+    page = visit(compared)
+    page.get_by_role("link", name="Ask people which is better").click()
+    page.get_by_role("heading", name="Which answer is better?").wait_for()
+    fits(page, "form of a review of two runs")
+    page.get_by_label("Name").fill("Fees")
+    page.get_by_label("Cases to compare").fill("6")
+    page.get_by_role("button", name="Create the review").click()
+    page.get_by_role("link", name="Begin Fees").click()
+    page.get_by_role("heading", name="Which of these two is better?").wait_for(state="attached")
+    fits(page, "answers of two runs")
+    for done in range(6):
+        page.get_by_text(f"{done} of 6 done").wait_for()
+        assert "run" not in page.locator(".desk").inner_text().lower()
+        is_first = page.locator(".pane.answered").first.locator(".prose").inner_text().strip() != EVIL
+        page.keyboard.press("3" if done == 5 else "1" if is_first else "2")
+        page.keyboard.press("Control+Enter")
+    page.get_by_text("All done, thank you").wait_for()
+    page = visit("/reviews/Fees")
+    page.get_by_text("A is the earlier run").wait_for()
+    fits(page, "result of a review of two runs")
+    page.get_by_role("link", name="To the comparison").click()
+    said = page.locator(".preferred")
+    said.wait_for()
+    assert said.inner_text().startswith("People prefer New prompt: its answer in ") or "no clear" in said.inner_text()
+    assert "1 tie" in said.inner_text()
+    page.get_by_role("link", name="Ask more people").wait_for()
