@@ -14,6 +14,7 @@ from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
+from evalflow.labels.read import answer_hash
 from evalflow.lazy import pl
 from evalflow.report.gate_sentences import of_gates, of_outcome
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
@@ -75,8 +76,9 @@ class RunResult:
     def cases(self) -> polars.DataFrame:
         """A row for each answer: its case, and for each metric METRIC, METRIC_passed and METRIC_reason.
 
-        METRIC is the score; null unless there is one, and then the reason begins with the state. Metrics with several
-        judges or repeats have columns for each, as in results.csv.
+        A label of a generated answer names its `answer_hash`. METRIC is the score; null unless there is one, and then
+        the reason begins with the state. Metrics with several judges or repeats have columns for each, as in
+        results.csv.
         """
         saved = scored_run(self)
         columns = columns_of_scores(saved.scores())
@@ -88,6 +90,7 @@ class RunResult:
             "tags": pl.List(pl.String),
             "question": pl.String,
             "answer": pl.String,
+            "answer_hash": pl.String,
             "reference": pl.String,
             "contexts": pl.List(pl.String),
         }
@@ -252,6 +255,7 @@ def _cells(row: AnsweredCase) -> list[Any]:
         list(case.tags),
         case.question,
         None if said is None else json_or_text(said),
+        answer_hash(answer) if answer else None,
         case.reference_text,
         None if contexts is None else [one.text for one in contexts],
     ]

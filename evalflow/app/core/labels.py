@@ -34,7 +34,7 @@ from evalflow.summary.agreement import OF_MEANS, label_frame, labelled_scores, p
 from evalflow.summary.pairing import lower_is_better
 
 OF_DATA = "the data's own labels"
-OF_REVIEW = "the labels of the review"
+OF_ROWS = "the labels"
 _NAMED = 3  # runs to name in a note
 MOST = 50
 """Maximum number of label problems reported at once."""
@@ -60,7 +60,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     UserError if there are no labels, or some are invalid; it lists every problem.
     """
     path = paths.resolve(given) if isinstance(given, str) else None
-    source = shown(path) if path else OF_DATA if given is None else OF_REVIEW
+    source = shown(path) if path else OF_DATA if given is None else OF_ROWS
     if given is None:
         if kept := _found_again(run):
             return kept
@@ -154,7 +154,10 @@ def _notes(left: LeftOut) -> Iterator[str]:
             f"{left.first_stale}); label these answers: {command('calibrate', '--sample')}"
         )
     if left.unbound:
-        yield f"{_labels(left.unbound)} without answer_hash, so nobody knows of which of the generated answers"
+        yield (
+            f"{_labels(left.unbound)} without answer_hash, so nobody knows of which of the generated answers; copy it "
+            "from the sheet that calibrate --sample writes, or in Python from run.cases"
+        )
     if left.absent:
         how = "its limit, its sample or the sweep left them out"
         yield f"{_labels(left.absent)} of cases that this run does not have: {how}"
