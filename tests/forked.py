@@ -29,6 +29,7 @@ _FIRST_USED = (
 )
 """What a run imports once it needs it: for a request that is longer than all else that a short run does."""
 _SERVES = [module.name for module in walk_packages(evalflow.addons.studio.web.__path__, "evalflow.addons.studio.web.")]
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # set before the import of onnxruntime, which reads it
 _SERVER = get_context("forkserver")
 # It leaves out those that cannot be imported.
 _SERVER.set_forkserver_preload([*_RUNS, *_FIRST_USED, *_SERVES, "pytest"])

@@ -6,6 +6,7 @@ The packages only provide data: their files are found through the packages' meta
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections import OrderedDict
 from functools import cache, cached_property
@@ -164,6 +165,8 @@ def data_file(package: str, name: str) -> Path:
 
 
 def _open() -> tuple[Any, Any]:
+    # onnxruntime sends how it is used to Microsoft unless this is set before its import.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     # Neither ships complete types, hence Any.
     onnxruntime: Any = import_module("onnxruntime")
     tokenizers: Any = import_module("tokenizers")

