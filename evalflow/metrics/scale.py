@@ -259,6 +259,12 @@ def label_bounds(scale: RecordedScale) -> tuple[float | None, float | None]:
             return None, None
 
 
+def own_bounds(config: MetricConfig, *, bounded: bool) -> tuple[float, float] | None:
+    """The lowest and the highest grade of a metric's scale, which are mapped to 0..1; None if it has no other scale."""
+    low, high = label_bounds(label_scale(config, bounded=bounded))
+    return None if low is None or high is None or (low, high) == (0, 1) else (low, high)
+
+
 def scale_text(scale: RecordedScale) -> str:
     """The allowed values of the column `value`, as shown to the person who fills it."""
     match scale:

@@ -15,6 +15,7 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
+from evalflow.report.own_scale import HEAD, own_scale_cells
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
@@ -47,6 +48,8 @@ _WORST = 3
 _HALF = 0.5
 _NAME_WIDTH = 20
 _NUMBERS = 61
+_GRADES = 7
+"""Characters of the column of grades on metrics' own scales, such as 4.0/5."""
 _TICK = 0.1
 _LINE_EVERY = 10.0
 
@@ -63,7 +66,7 @@ def print_summary(
     rows = headline_rows(summary)
     heads = of_run(rows, {gate["of_metric"] for gate in gates})
     print_lines(console, map(str, heads), "bold")
-    print_table(console, rows, varying(rows))
+    print_table(console, rows, varying(rows), own_scale_cells(rows, manifest.metrics))
     for metric in dict.fromkeys(row.metric for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
@@ -154,22 +157,26 @@ def print_gates(console: Console, gates: Sequence[GateOutcome]) -> None:
         console.print(Text.assemble("gate ", (word, style), f"  {plain(gate['message'])}"), soft_wrap=True)
 
 
-def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[str]) -> None:
-    """Print summary rows, named by metric and by those of `parts` that differ between rows."""
+def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[str], grades: Sequence[str] = ()) -> None:
+    """Print summary rows, named by metric and by those of `parts` that differ between rows.
+
+    `grades` are the values of the rows on their metrics' own scales, if any.
+    """
+    width = _NAME_WIDTH - _GRADES if grades else _NAME_WIDTH
     lines: list[Sequence[str | Text]] = []
     above = None
-    for row in rows:
+    for place, row in enumerate(rows):
         is_figure = row.statistic != "mean"
         if is_figure and row.metric != above:
-            lines.append([folded(row.metric, _NAME_WIDTH)])
+            lines.append([folded(row.metric, width)])
         above = row.metric
-        figure = folded(f"  {plain_line(row.statistic)}", max(_NAME_WIDTH, console.width - _NUMBERS), "    ")
-        name = figure if is_figure else folded(row.metric, _NAME_WIDTH)
+        figure = folded(f"  {plain_line(row.statistic)}", max(width, console.width - _NUMBERS), "    ")
+        name = figure if is_figure else folded(row.metric, width)
         states, ends = map(str, row.states.values()), interval(row.ci_low, row.ci_high)
-        lines.append([name, number(row.value), ends, *states, percent(row.pass_rate)])
+        lines.append([name, number(row.value), *grades[place : place + 1], ends, *states, percent(row.pass_rate)])
         if which := series_name(row, parts):
-            lines.append([literal(folded(f"  {which}", _NAME_WIDTH), style="dim")])
-    heads = ("score", "95 % interval", "scored", "undef", "error", "skip", "pass")
+            lines.append([literal(folded(f"  {which}", width), style="dim")])
+    heads = ("score", *([HEAD] if grades else []), "95 % interval", "scored", "undef", "error", "skip", "pass")
     console.print(table_of({"metric": "name", **dict.fromkeys(heads, "number")}, lines))
 
 

@@ -79,7 +79,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "proofs": _proofs(manifest),
         "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
-        "numbers": numbers_table([row for row in rows if row.tag is None], lower),
+        "numbers": numbers_table([row for row in rows if row.tag is None], lower, manifest.metrics),
         "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),
         "rows": [*reasons_once((row for row in rows if row.tag is None), heads)],
         "by_tag": tag_tables([row for row in rows if row.tag is not None]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
+from evalflow.report.own_scale import HEAD, own_scale_cells
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
 from evalflow.report.sentences import label_lines, of_run
@@ -64,12 +65,15 @@ def _lines(run: Reported) -> Iterator[str]:
             yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
     parts, labelled = varying(rows), any(row.n_labels is not None for row in rows)
     who = "judge" if any(row.judge for row in rows) else "metric"
-    columns = f" {who} alone | labels |" * labelled
+    grades = own_scale_cells(rows, run.manifest.metrics)
+    graded = bool(grades)
+    columns, own = f" {who} alone | labels |" * labelled, f" {HEAD} |" * graded
     yield ""
-    yield f"| metric | score | 95 % interval | pass |{columns} scored | undefined | error | skipped |"
-    yield f"|---|--:|---|--:|{'--:|--:|' * labelled}--:|--:|--:|--:|"
-    for row in rows:
-        yield f"| {' | '.join(_cells(row, series_name(row, parts), labelled=labelled))} |"
+    yield f"| metric | score |{own} 95 % interval | pass |{columns} scored | undefined | error | skipped |"
+    yield f"|---|--:|{'--:|' * graded}---|--:|{'--:|--:|' * labelled}--:|--:|--:|--:|"
+    for place, row in enumerate(rows):
+        cells = _cells(row, series_name(row, parts), labelled=labelled)
+        yield f"| {' | '.join((*cells[:2], *grades[place : place + 1], *cells[2:]))} |"
     for text in [
         *label_lines(rows, heads),
         *caveat_lines(rows),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evalflow.records import CASES
 from evalflow.records.manifest import JudgeFacts, MetricFacts
+from evalflow.report.own_scale import ABOUT, HEAD, own_scale_cells
 from evalflow.report.page import Bar, Cell, PageColumn, PageTable
 from evalflow.report.wording import (
     bracketed,
@@ -47,18 +48,23 @@ def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     return list(found.values())
 
 
-def numbers_table(rows: Sequence[SummaryRow], directions: Mapping[str, str]) -> PageTable:
+def numbers_table(
+    rows: Sequence[SummaryRow], directions: Mapping[str, str], metrics: Mapping[str, MetricFacts]
+) -> PageTable:
     """The numbers of a run: a row for each metric and figure over all classes, whole cases first."""
     parts = varying(rows)
-    shown = [row for row in rows if "[" not in row.statistic]
+    shown = sorted((row for row in rows if "[" not in row.statistic), key=lambda row: row.metric != CASES)
+    grades = own_scale_cells(shown, metrics)
     cells: list[Sequence[Cell]] = []
-    for row in sorted(shown, key=lambda row: row.metric != CASES):
+    for place, row in enumerate(shown):
         lower = "lower is better" if directions.get(row.metric) == "lower_is_better" else ""
         name = "cases that pass everything" if row.metric == CASES else row.metric
         statistic = "" if row.metric == CASES or row.statistic == "mean" else row.statistic
         below = joined(statistic.replace("_", " "), lower, series_name(row, parts))
-        cells.append(((name, below) if below else name, *number_cells(row)))
-    return PageTable([PageColumn("Metric"), *NUMBERS], cells)
+        value, *others = number_cells(row)
+        cells.append(((name, below) if below else name, value, *grades[place : place + 1], *others))
+    own = [PageColumn(HEAD.capitalize(), "num", ABOUT)] if grades else []
+    return PageTable([PageColumn("Metric"), NUMBERS[0], *own, *NUMBERS[1:]], cells)
 
 
 def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:

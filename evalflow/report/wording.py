@@ -74,6 +74,9 @@ _METHODS = {
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _NAMED = 3
+_FEW = 10
+"""Scores below which a row's numbers say little, however exact its interval is."""
+_TOO_FEW, _SAYS_LITTLE = "too few for the rule of three", "too few to say much"
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
 # contain but which cannot be encoded. And characters that change the writing direction, so that text reads as
 # something else.
@@ -169,20 +172,29 @@ def caveat(code: str | None) -> str:
     if name == "none":
         return f"no interval, {why}"
     exact = name in ("wilson", "wilson_clusters", "plus_two_cr2_t") and "unequal" not in why
-    return why if exact else f"a rough interval, {why}"
+    return why.replace(_TOO_FEW, _SAYS_LITTLE) if exact else f"a rough interval, {why}"
 
 
 def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
-    """The caveats of a summary's intervals: a line for each, with the rows it applies to."""
+    """The caveats of a summary's intervals: a line for each, with the rows it applies to; of few cases one line."""
     notes: dict[str, list[str]] = {}
-    for row in rows:
-        if row.n_scored and (why := caveat(row.ci_method)):
-            name = row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"
+    few: dict[int, list[str]] = {}
+    for row in (row for row in rows if row.n_scored):
+        name = row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"
+        why = caveat(row.ci_method)
+        if row.n_scored < _FEW or _SAYS_LITTLE in why:
+            few.setdefault(row.n_scored, []).append(name)
+        elif why:
             notes.setdefault(why, []).append(name)
-    return [
-        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}: {why}"
-        for why, names in notes.items()
-    ]
+    counts = "; ".join(f"{n:,} for {_some(names)}" for n, names in few.items())
+    lines = [f"{_some(names)}: {why}" for why, names in notes.items()]
+    return [f"too few cases to say much: {counts}", *lines] if counts else lines
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
+    names = list(dict.fromkeys(names))
+    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
 
 
 def unseen_in_words(share: float | None, cases: int) -> str:

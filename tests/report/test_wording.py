@@ -100,3 +100,14 @@ def test_no_text_turns_the_line_that_it_stands_in(mark: str) -> None:
 
 def test_marks_inside_words_stay() -> None:
     assert plain("\u0645\u200c\u0646 \u05d0\u200f") == "\u0645\u200c\u0646 \u05d0\u200f"
+
+
+def test_few_cases_are_named_in_one_line() -> None:
+    three, many = "wilson: 0 of 3 cases, too few for the rule of three", "t: fewer than 30 cases"
+    facts = [("a", 3, three), ("b", 6, None), ("c", 6, many), ("d", 25, many), ("e", 40, None), ("f", 0, three)]
+    rows = [summary_row(metric=name, n_scored=n, ci_method=why) for name, n, why in facts]
+    assert caveat_lines(rows) == [
+        "too few cases to say much: 3 for a; 6 for b, c",
+        "d: a rough interval, fewer than 30 cases",
+    ]
+    assert caveat(three) == "0 of 3 cases, too few to say much"

@@ -39,6 +39,7 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
+from evalflow.metrics.scale import own_bounds
 from evalflow.notes import NOTE, note
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, shown, write_atomically
 from evalflow.prompts import is_file_name
@@ -420,6 +421,7 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
         asks=rule.asks,
         embeds=rule.embeds,
         bounded=rule.bounded,
+        scale=own_bounds(metric.config, bounded=rule.bounded),
         key=parts.settings.keys["metric", rule.declared],
         description=metric.config.description,
         version=metric.config.version,
