@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from math import ceil
 from pathlib import Path
@@ -97,8 +97,8 @@ def _proof(run: SavedRun, by: float) -> Proof:
 
 def _people(run: SavedRun) -> dict[str, FixtureScore]:
     """The scores that people would give the cases of the fixture, as the run keeps them."""
-    given: dict[str, Any] = {case.id: case.vars.get(_PERSON) for case in run.cases() if case.dataset == FIXTURE}
-    return {case: FixtureScore(said["score"], said["why"]) for case, said in given.items() if said}
+    given: list[tuple[Case, Any]] = [(case, case.vars.get(_PERSON)) for case in run.cases() if case.dataset == FIXTURE]
+    return {case.id: FixtureScore(said["score"], said["why"], case.question) for case, said in given if said}
 
 
 def _expect_usable(options: argparse.Namespace) -> None:
@@ -241,7 +241,7 @@ def _changed_words(bases: Sequence[Case]) -> list[str]:
 
 def _labelled_row(one: FixtureCase) -> dict[str, Any]:
     """A case as a row in which people's score is not a label: a run with labels would be calibrated with them."""
-    person = {_PERSON: asdict(FixtureScore(one.score, one.why))}
+    person = {_PERSON: {"score": one.score, "why": one.why}}
     return case_to_row(replace(one.case, labels=None, vars={**one.case.vars, **person}))
 
 

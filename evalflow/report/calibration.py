@@ -28,6 +28,8 @@ from evalflow.report.page import (
 from evalflow.report.sentences import labelled_in
 from evalflow.report.wording import (
     bracketed,
+    case_lines,
+    case_name,
     counted,
     cut,
     folded,
@@ -320,7 +322,7 @@ def _answers_table(who: str, rows: Sequence[Detail]) -> PageTable:
     ]
     cells = [
         (
-            (one["case_id"], cut(one["question"], 160), cut(one["answer"], 300)),
+            case_lines(one["case_id"], one["question"], cut(one["answer"], 300)),
             one["metric"],
             number(one["score"]),
             number(one["human"]),
@@ -350,7 +352,8 @@ def print_calibration(console: Console, found: Calibration) -> None:
     head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
     console.print(literal(head, style="bold"))
     for one in worst:
-        head = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {plain_line(one['case_id'])}  {one['metric']}"
+        name = case_name(one["case_id"], one["question"])
+        head = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {name}  {one['metric']}"
         print_cut(console, head, one["comment"] or one["reason"] or "no reason given")
 
 

@@ -287,7 +287,8 @@ def _print_flips(console: Console, found: Comparison) -> None:
         console.print(literal(head, style="bold"), soft_wrap=True)
         for one in worst:
             others = also_changed(one)
-            name = f"  {signed(one.change)}  {case_name(one, found.questions)}  {one.metric}{by_labels_in_words(one)}"
+            case = case_name(one.case_id, found.questions.get((one.dataset, one.case_id)))
+            name = f"  {signed(one.change)}  {case}  {one.metric}{by_labels_in_words(one)}"
             print_cut(console, f"{name} (also {others})" if others else name, one.reason or "no reason given")
 
 

@@ -38,6 +38,7 @@ from evalflow.report.page import (
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.word_changes import Stretch, shortened, word_changes
 from evalflow.report.wording import (
+    case_lines,
     cut,
     interval,
     joined,
@@ -205,7 +206,7 @@ def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
     passes = {True: "pass", False: "fail", None: ""}
     cells = [
         (
-            (one.case_id, cut(found.questions.get((one.dataset, one.case_id)), 160)),
+            case_lines(one.case_id, found.questions.get((one.dataset, one.case_id))),
             (f"{one.metric}{by_labels_in_words(one)}", also_changed(one)),
             (number(one.score_a), passes[one.passed_a]),
             (number(one.score_b), passes[one.passed_b]),

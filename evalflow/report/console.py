@@ -80,7 +80,8 @@ def print_worst(console: Console, worst: Sequence[WorstCase], questions: Mapping
         return
     console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
     for case in worst:
-        head = f"  {number(case.score, 2):>5}  {case_name(case, questions)}  {case.metric}{case.by_labels}"
+        name = case_name(case.case_id, questions.get((case.dataset, case.case_id)))
+        head = f"  {number(case.score, 2):>5}  {name}  {case.metric}{case.by_labels}"
         print_cut(console, head, case.reason or "no reason given")
 
 

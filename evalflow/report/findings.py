@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 
@@ -13,6 +13,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.wording import (
     PARTS,
     bracketed,
+    case_name,
     cost,
     counted,
     interval,
@@ -28,6 +29,7 @@ from evalflow.report.wording import (
 )
 from evalflow.summary.rows import Detail, DetailSeries
 from evalflow.summary.verdicts import is_significant
+from evalflow.values.jsonvalues import as_map, objects_at
 
 Details = Sequence[Detail]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)
@@ -95,6 +97,39 @@ def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
         return f"{excluded_by(excluded)}: no score is left without them"
     figure = f"{number(value)}{bracketed(low, high)} without them"
     return f"{excluded_by(excluded)}: {figure}, on {counted(excluded['n_scored'], 'score')}"
+
+
+def cases_in(details: Details) -> Iterator[tuple[str, str]]:
+    """The cases that findings name, by dataset and id."""
+    for detail in details:
+        for one in _differing(detail):
+            yield detail["dataset"], one["case_id"]
+
+
+def with_case_names(details: Details, questions: Mapping[tuple[str, str], str]) -> list[Detail]:
+    """The details for display: cases without ids of their own have their question as id."""
+    named: list[Detail] = []
+    for detail in details:
+        names = {
+            one["case_id"]: case_name(one["case_id"], questions.get((detail["dataset"], one["case_id"])))
+            for one in _differing(detail)
+        }
+        named.append(_renamed(detail, names) if names else detail)
+    return named
+
+
+def _differing(detail: Detail) -> list[Detail]:
+    """The cases that are listed of a detail: flaky ones, and those on which a panel's members differ most."""
+    stability = as_map(as_map(detail.get("noise")).get("stability"))
+    flaky = objects_at(stability, "flaky_cases", optional=True)
+    return [*flaky[:_FLAKY_SHOWN], *objects_at(as_map(detail.get("panel")), "widest", optional=True)]
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, Any]", value)
+        return {key: names.get(one, one) if key == "case_id" else _renamed(one, names) for key, one in found.items()}
+    return [_renamed(one, names) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def noise_findings(details: Details) -> list[Findings]:

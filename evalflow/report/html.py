@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -17,7 +18,14 @@ from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, scrip
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.console import WorstCase, worst_cases
-from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
+from evalflow.report.findings import (
+    cases_in,
+    exclusion_findings,
+    noise_findings,
+    panel_findings,
+    preference_findings,
+    with_case_names,
+)
 from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
@@ -36,7 +44,17 @@ from evalflow.report.page import (
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
-from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
+from evalflow.report.wording import (
+    PARTS,
+    case_name,
+    cut,
+    has_made_id,
+    joined,
+    number,
+    series_name,
+    varying,
+    without_means_of_figures,
+)
 from evalflow.summary.rows import Detail, DetailSeries, rows_of
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
@@ -53,15 +71,20 @@ def report_policy() -> str:
     return content_policy(_STYLES, _SCRIPTS)
 
 
-def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
-    """Write the page."""
-    run = with_titles(run)
+def write_html(
+    path: Path,
+    run: Reported,
+    explorer: ExplorerWriter,
+    worst: Sequence[WorstCase],
+    questions: Mapping[tuple[str, str], str],
+) -> None:
+    """Write the page of a run with titles; `questions` are those of listed cases without ids of their own."""
+    run = replace(run, details=with_case_names(run.details, questions))
     rows = without_means_of_figures(rows_of(run.summary))
     manifest = run.manifest
     lower = {name: config.direction for name, config in run.metrics.items()}
     gated = {gate["of_metric"] for gate in run.gates}
     heads = of_run(rows, gated)
-    worst = worst_cases(run.scores, lower, run.calibration.people if run.calibration else None, _PRINTED)
     head = PageHead(
         "Evaluation run",
         of_what(manifest),
@@ -80,7 +103,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
         "numbers": numbers_table([row for row in rows if row.tag is None], lower, manifest.metrics),
-        "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),
+        "worst": PageTable(_WORST, [_worst_cells(row, questions) for row in worst]),
         "rows": [*reasons_once((row for row in rows if row.tag is None), heads)],
         "by_tag": tag_tables([row for row in rows if row.tag is not None]),
         "parts": varying(rows),
@@ -109,8 +132,20 @@ def _proofs(manifest: Manifest) -> list[tuple[str, PageTable]]:
     return proof_tables(manifest)
 
 
-def _worst_cells(case: WorstCase) -> list[str]:
-    return [case.case_id, case.metric, f"{number(case.score, 2)}{case.by_labels}", cut(case.reason, _LONGEST)]
+def _worst(run: Reported) -> list[WorstCase]:
+    directions = {name: config.direction for name, config in run.metrics.items()}
+    return worst_cases(run.scores, directions, run.calibration.people if run.calibration else None, _PRINTED)
+
+
+def _without_ids(worst: Sequence[WorstCase], details: Sequence[Detail]) -> set[tuple[str, str]]:
+    """The listed cases without ids of their own, by dataset and id; their questions are shown."""
+    listed = [*((case.dataset, case.case_id) for case in worst), *cases_in(details)]
+    return {(dataset, case_id) for dataset, case_id in listed if has_made_id(case_id)}
+
+
+def _worst_cells(case: WorstCase, questions: Mapping[tuple[str, str], str]) -> list[str]:
+    name = case_name(case.case_id, questions.get((case.dataset, case.case_id)))
+    return [name, case.metric, f"{number(case.score, 2)}{case.by_labels}", cut(case.reason, _LONGEST)]
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
@@ -168,15 +203,20 @@ def write_reports(folder: Path, run: Reported) -> None:
         )
         explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics))
         write_case = CasesWriter(cases).write
+        shown = with_titles(run)
+        worst, questions = _worst(shown), dict[tuple[str, str], str]()
+        listed = _without_ids(worst, run.details)
         writers = [ResultsWriter(table, run.scores).write, explorer.write]
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
             writers.append(MiscategorisedWriter(file, run.categorising).write)
         for row in rows(run.cases, run.answers, run.scores):
             write_case(row)
+            if (key := (row.case.dataset, row.case.id)) in listed:
+                questions[key] = row.case.question or ""
             for write in writers if row.scores or not run.manifest.stopped else ():
                 write(row)
         explorer.finish()
-        write_html(folder / "report.html", run, explorer)
+        write_html(folder / "report.html", shown, explorer, worst, questions)
     write_junit(folder / "junit.xml", run)
-    write_markdown(folder / "summary.md", with_titles(run))
+    write_markdown(folder / "summary.md", shown)

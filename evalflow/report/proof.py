@@ -18,6 +18,7 @@ from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
     bracketed,
+    case_name,
     counted,
     interval,
     joined,
@@ -143,7 +144,8 @@ def _print_people(console: Console, proof: Proof) -> None:
 
 def difference(one: FixtureGap) -> str:
     """Such as `ID: 1.000, people 0.500: why`."""
-    return f"{one.case_id}: {score_of(one.judge)}, people {score_of(one.person)}{f': {one.why}' if one.why else ''}"
+    name = case_name(one.case_id, one.question)
+    return f"{name}: {score_of(one.judge)}, people {score_of(one.person)}{f': {one.why}' if one.why else ''}"
 
 
 def _cells(row: ChangeRow) -> Sequence[str]:
@@ -168,7 +170,14 @@ def _furthest_table(proof: Proof) -> PageTable:
     ]
     furthest = proof.people.furthest if proof.people else ()
     rows = [
-        (one.case_id, score_of(one.judge), score_of(one.person), one.why or "–", one.reason or "–") for one in furthest
+        (
+            case_name(one.case_id, one.question),
+            score_of(one.judge),
+            score_of(one.person),
+            one.why or "–",
+            one.reason or "–",
+        )
+        for one in furthest
     ]
     return PageTable(heads, rows)
 

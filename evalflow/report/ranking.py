@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from evalflow.report.ranking_sentences import labels_of_ranking, notes_of, of_it
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
+    case_name,
     counted,
     folded,
     interval,
@@ -49,13 +50,17 @@ _SUSPECTS, _CASES = 10, 50
 
 @dataclass(frozen=True, slots=True)
 class RankingPage:
-    """The rankings of several runs for display. `runs` are manifests by name; items and short set only if requested."""
+    """The rankings of several runs for display. `runs` are manifests by name; items and short set only if requested.
+
+    `questions` are those of the items' cases without ids of their own, by dataset and id.
+    """
 
     runs: Mapping[str, Manifest]
     rankings: Sequence[Ranking]
     notes: Sequence[str]
     items: Sequence[ItemTable] = ()
     short: ShortSet | None = None
+    questions: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     @property
     def judges(self) -> list[str]:
@@ -103,7 +108,7 @@ def print_rankings(console: Console, found: RankingPage) -> None:
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
         print_lines(console, notes_of(ranking), "dim")
     for table in found.items:
-        _print_items(console, table)
+        _print_items(console, table, found.questions)
     if found.short is not None:
         console.print(literal(short_title(found.short), style="bold"), soft_wrap=True)
         console.print(literal(of_short_set(found.short)), soft_wrap=True)
@@ -115,14 +120,14 @@ def short_title(short: ShortSet) -> str:
     return joined(f"short set of {len(short.ids):,} of {counted(short.of, 'case')}", short.metric, short.dataset)
 
 
-def _print_items(console: Console, table: ItemTable) -> None:
+def _print_items(console: Console, table: ItemTable, questions: Mapping[tuple[str, str], str]) -> None:
     console.print(literal(joined("cases", table.metric, table.dataset), style="bold"), soft_wrap=True)
     print_lines(console, of_items(table))
     suspects = table.of(*SUSPECT)[:_SUSPECTS]
     if suspects:
         lines = [
             [
-                folded(row.case_id, _NAME),
+                folded(case_name(row.case_id, questions.get((table.dataset, row.case_id))), _NAME),
                 number(row.mean),
                 signed(row.discrimination),
                 interval(row.ci_low, row.ci_high, signed),
@@ -135,7 +140,8 @@ def _print_items(console: Console, table: ItemTable) -> None:
         console.print(table_of({"look at first": "name", **numbers}, lines))
     for row in table.contradicted[:_SUSPECTS]:
         said = f"{row.contradicted} of {counted(row.labelled or 0, 'labelled answer')} scored against the label"
-        console.print(literal(f"  {row.case_id}: {said}"), soft_wrap=True)
+        name = case_name(row.case_id, questions.get((table.dataset, row.case_id)))
+        console.print(literal(f"  {name}: {said}"), soft_wrap=True)
 
 
 def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
@@ -149,7 +155,7 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
             (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)])
             for one in found.rankings
         ],
-        "items": [(table, [*_items_tables(table)], [*of_items(table)]) for table in found.items],
+        "items": [(table, [*_items_tables(table, found.questions)], [*of_items(table)]) for table in found.items],
         "short_title": short_title(found.short) if found.short else "",
         "short_sentence": of_short_set(found.short) if found.short else "",
         "pictures": [_picture(ranking) for ranking in found.rankings],
@@ -189,7 +195,7 @@ def _ranks_table(ranking: Ranking) -> PageTable:
     return PageTable([*heads, PageColumn("Left out", "num")], rows)
 
 
-def _items_tables(table: ItemTable) -> Iterator[PageTable]:
+def _items_tables(table: ItemTable, questions: Mapping[tuple[str, str], str]) -> Iterator[PageTable]:
     heads = [
         PageColumn("Case"),
         PageColumn("Mean", "num"),
@@ -207,7 +213,7 @@ def _items_tables(table: ItemTable) -> Iterator[PageTable]:
     for caption, items in parts.items():
         rows = [
             (
-                row.case_id,
+                case_name(row.case_id, questions.get((table.dataset, row.case_id))),
                 number(row.mean),
                 number(row.spread),
                 number(row.discrimination),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -74,6 +74,7 @@ _METHODS = {
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _NAMED = 3
+_ASKED = 160  # characters of a question in a cell
 _FEW = 10
 """Scores below which a row's numbers say little, however exact its interval is."""
 _TOO_FEW, _SAYS_LITTLE = "too few for the rule of three", "too few to say much"
@@ -138,30 +139,30 @@ def method(code: str | None) -> str:
     return _METHODS.get(name, name) + colon + rest
 
 
-class NamedCase(Protocol):
-    """A case by its dataset and id."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def case_id(self) -> str: ...
-
-
-def has_made_id(case: NamedCase) -> bool:
+def has_made_id(case_id: str) -> bool:
     """Whether the data has no id for the case, so that one was made of its content."""
-    return _MADE_ID.fullmatch(case.case_id) is not None
+    return _MADE_ID.fullmatch(case_id) is not None
 
 
-def case_name(case: NamedCase, questions: Mapping[tuple[str, str], str]) -> str:
+def case_name(case_id: str, question: str | None) -> str:
     """The case's id in one line; its question, shortened, if the data has no ids and the id was made of the content.
 
     Example:
-        >>> from types import SimpleNamespace as Case
-        >>> case_name(Case(dataset="mine", case_id="0123456789abcdef"), {("mine", "0123456789abcdef"): "What is it?"})
-        '"What is it?"'
+        >>> case_name("0123456789abcdef", "What is it?"), case_name("pool-01", "When does it open?")
+        ('"What is it?"', 'pool-01')
     """
-    question = questions.get((case.dataset, case.case_id)) if has_made_id(case) else None
-    return f'"{cut(plain_line(question), _QUESTION)}"' if question else plain_line(case.case_id)
+    return f'"{cut(plain_line(question), _QUESTION)}"' if question and has_made_id(case_id) else plain_line(case_id)
+
+
+def case_lines(case_id: str, question: str | None, *more: str) -> tuple[str, ...]:
+    """A case in the lines of a cell: its id and its question; without an id of its own first the question.
+
+    Example:
+        >>> case_lines("pool-01", "When does it open?"), case_lines("0123456789abcdef", "What is it?")
+        (('pool-01', 'When does it open?'), ('What is it?', '0123456789abcdef'))
+    """
+    asked = cut(question, _ASKED)
+    return (asked, *more, case_id) if asked and has_made_id(case_id) else (case_id, asked, *more)
 
 
 def caveat(code: str | None) -> str:

@@ -23,6 +23,7 @@ class FixtureScore:
 
     score: float | None
     why: str
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class FixtureGap:
     """A case whose score differs from people's; None means that there is nothing to score."""
 
     case_id: str
+    question: str | None
     tags: Sequence[str]
     person: float | None
     judge: float | None
@@ -99,7 +101,13 @@ def agreement_of(
         unscored=len(people) - usable.height,
         furthest=[
             FixtureGap(
-                row["case_id"], row["tags"], row["person"], row["judge"], people[row["case_id"]].why, row["reason"]
+                row["case_id"],
+                people[row["case_id"]].question,
+                row["tags"],
+                row["person"],
+                row["judge"],
+                people[row["case_id"]].why,
+                row["reason"],
             )
             for row in differing.head(_SHOWN).iter_rows(named=True)
         ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.report.findings import noise_findings
+from evalflow.report.findings import cases_in, noise_findings, with_case_names
 
 MEAN = {"value": 0.75, "ci_low": 0.5, "ci_high": 0.9, "ci_method": "t"}
 NOISE = {
@@ -74,3 +74,17 @@ def test_each_tag_has_a_line_the_largest_first():
     assert text.lines[6] == "t1, 9 cases: too few cases"
     assert text.lines[-1] == "2 more tags in summary.json"
     assert len(text.lines) == 5 + 8 + 1
+
+
+def test_cases_without_ids_are_named_by_their_question():
+    made, other = "0123456789abcdef", "fedcba9876543210"
+    stability = {**NOISE["stability"], "flaky_cases": [{"case_id": made, "passes": 1, "verdicts": 3}]}
+    panel = {**detail(), "panel": {"widest": [{"case_id": other, "scores": {}}, {"case_id": "own", "scores": {}}]}}
+    details = [detail(stability=stability), {**panel, "noise": None}, {"metric": "m", "statistic": "mean"}]
+    assert [*cases_in(details)] == [("d", made), ("d", other), ("d", "own")]
+    named = with_case_names(details, {("d", made): "When does it open?", ("d", other): "Why?", ("d", "own"): "No?"})
+    [text] = noise_findings(named[:1])
+    assert '3 stable pass, 1 flaky, 2 stable fail: "When does it open?" (1 of 3)' in text.lines
+    assert [one["case_id"] for one in named[1]["panel"]["widest"]] == ['"Why?"', "own"]
+    assert named[2] == details[2]
+    assert details[0]["noise"]["stability"]["flaky_cases"][0]["case_id"] == made

@@ -16,7 +16,7 @@ from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.report.ranking import RankingPage
-from evalflow.report.wording import counted, percent
+from evalflow.report.wording import counted, has_made_id, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
 from evalflow.summary.compare import NOT_OF_FIGURES
 from evalflow.summary.items import ItemTable, ShortSet, item_table
@@ -47,7 +47,12 @@ class Standings:
     def page(self, items: Sequence[ItemTable] = (), short: ShortSet | None = None) -> RankingPage:
         """The rankings for people."""
         manifests = {name: run.manifest for name, run in self.runs.items()}
-        return RankingPage(manifests, self.rankings, self.notes, items, short)
+        keys = {
+            (table.dataset, case_id) for table in items for case_id in table.rows["case_id"] if has_made_id(case_id)
+        }
+        cases = next(iter(self.runs.values())).cases(keys) if keys else ()
+        questions = {(case.dataset, case.id): case.question or "" for case in cases}
+        return RankingPage(manifests, self.rankings, self.notes, items, short, questions)
 
 
 def rank_runs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import (
-    WorstCase,
     follow,
     print_gates,
     print_summary,
@@ -27,7 +26,7 @@ from evalflow.report.console import (
     print_worst,
     worst_cases,
 )
-from evalflow.report.findings import print_details
+from evalflow.report.findings import cases_in, print_details, with_case_names
 from evalflow.report.wording import counted, has_made_id, literal, plain
 
 if TYPE_CHECKING:
@@ -110,10 +109,12 @@ class TerminalScreen:
             from evalflow.report.calibration import print_corrected
 
             print_corrected(self._out, derived.calibration)
-        print_details(self._out, derived.summary.details, manifest)
         people = derived.calibration.people if derived.calibration else None
-        worst = worst_cases(derived.scores, directions, people)
-        print_worst(self._out, worst, _questions(folder, manifest, worst))
+        worst, details = worst_cases(derived.scores, directions, people), derived.summary.details
+        listed = [*((case.dataset, case.case_id) for case in worst), *cases_in(details)]
+        questions = _questions(folder, manifest, listed)
+        print_details(self._out, with_case_names(details, questions), manifest)
+        print_worst(self._out, worst, questions)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
         errors = manifest.scores["error"]
@@ -184,10 +185,11 @@ class TerminalScreen:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
 
 
-def _questions(folder: RunFolder, manifest: Manifest, worst: Sequence[WorstCase]) -> dict[tuple[str, str], str]:
+def _questions(folder: RunFolder, manifest: Manifest, listed: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """The questions of the listed cases without ids of their own, by dataset and id."""
     from evalflow.app.core.saved import SavedRun
 
-    wanted = {(case.dataset, case.case_id) for case in worst if has_made_id(case)}
+    wanted = {(dataset, case_id) for dataset, case_id in listed if has_made_id(case_id)}
     cases = SavedRun(folder, manifest).cases(wanted) if wanted else ()
     return {(case.dataset, case.id): case.question or "" for case in cases}
 
