@@ -158,7 +158,7 @@ def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
         return f", since labels correct nothing ({row.uncorrected})"
     few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
     why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
-    return f", in spite of {_people(row, followed)}{why}{few}"
+    return f", despite {_people(row, followed)}{why}{few}"
 
 
 def _missing(gate: Gate, why: str) -> str:
@@ -203,7 +203,7 @@ def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
         most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
     if row.value is None and gate.statistic in OF_REPEATS:
-        return "no case passed or failed twice, so that nothing is known of repeats"
+        return "no case passed or failed twice, so that nothing is known about repeats"
     if row.passed is not None:
         return ""
     again = f"ask them again: {command('resume', shown(run), '--retry-errors')}"

@@ -82,7 +82,7 @@ def people_lines(proof: Proof) -> list[str]:
         between = bracketed(distance.low, distance.high)
         lines.append(f"Its scores are {number(distance.value)}{between} away from people's on average.")
     if people.verdict is not None:
-        lines.append(f"By the threshold it decides as people in {share(people.verdict)}.")
+        lines.append(f"With the threshold it decides as people do in {share(people.verdict)}.")
     if people.unscored:
         lines.append(f"Left out, since they could not be scored: {counted(people.unscored, 'case')}.")
     return lines

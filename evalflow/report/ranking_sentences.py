@@ -124,7 +124,7 @@ def of_items(table: ItemTable) -> Iterator[str]:
     apart = cases - sum(counts.get(kind, 0) for kind in _SAME)
     yield f"{apart:,} of {cases:,} cases separate the {table.runs} runs" + (f"; {', '.join(same)}." if same else ".")
     if table.runs < FEWEST_SYSTEMS:
-        yield f"No discrimination: it needs {FEWEST_SYSTEMS} runs or more, and these are {table.runs}."
+        yield f"Discrimination cannot be measured: it needs {FEWEST_SYSTEMS} runs or more, and there are {table.runs}."
         return
     suspects = counts.get("key_suspect", 0)
     turned = counted(counts.get("reversed", 0) + suspects)
@@ -139,9 +139,10 @@ def of_short_set(short: ShortSet) -> str:
     """The loss by a short set of cases, in a sentence."""
     found, n = short.loss, len(short.ids)
     if found is None:
-        return f"What it loses is not known: that takes {FEWEST_TO_MEASURE} runs or more, and these are {short.runs}."
+        needs = f"this takes {FEWEST_TO_MEASURE} runs or more, and there are {short.runs}"
+        return f"How much it loses cannot be measured: {needs}."
     order, random_order = (100 * share for share in (found.order, found.random_order))
-    same = f"; {order:.0f} % of the pairs of runs stand in the same order (random: {random_order:.0f} %)"
+    same = f"; {order:.0f} % of the pairs of runs are in the same order (random: {random_order:.0f} %)"
     less = f"{found.gain:.4f} less ({found.low:.4f} to {found.high:.4f}){'' if math.isnan(found.order) else same}"
     verdict = "" if short.is_better else f" It is not shown to be better than a random set of {n:,} cases."
     off = f"a mean is off by {found.error:.4f}, and by {found.random_error:.4f} with a random set"

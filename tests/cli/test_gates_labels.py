@@ -49,7 +49,7 @@ def test_labels_turn_the_verdict_of_a_strict_judge_and_a_key_turns_it_back(lab: 
     words = shlex.split(back.partition(": ")[2])
     assert words[:4] == ["python", "-m", "evalflow", "report"]
     assert "exit code: 0 → 3" in report(lab, *words[4:])
-    assert "the metric alone decides, in spite of people's labels of 100 answers (judge\\_alone: true)" in (
+    assert "the metric alone decides, despite people's labels of 100 answers (judge\\_alone: true)" in (
         (lab.latest / "summary.md").read_text(encoding="utf-8")
     )
     assert "exit code: 3 → 0" in report(lab, GATE)
@@ -60,8 +60,8 @@ def test_a_gate_with_too_few_labels_is_the_judges_and_says_how_many_would_do(lab
     lab.write("l.jsonl", *map(label, range(0, 160, 15)))
     assert lab("calibrate", "--labels", "l.jsonl").returncode == 2
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
-    assert "alone decides, in spite of people's labels of 11 answers; 15 would do to correct it" in text
-    assert "alone decides, in spite of people's labels of 5 answers; 15 would do to correct it" in text
+    assert "alone decides, despite people's labels of 11 answers; 15 would do to correct it" in text
+    assert "alone decides, despite people's labels of 5 answers; 15 would do to correct it" in text
     assert exit_code(lab) == 0
 
 

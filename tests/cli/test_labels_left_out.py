@@ -98,7 +98,7 @@ def test_a_gate_against_a_baseline_leaves_them_out_too(desk: Desk, statistic: st
     desk.run("after", "baseline=before", f"gate={{grade: {{{statistic}: {{not_worse_by: 0.05}}}}}}")
     desk.label(lowest(desk))
     text = (desk.program.folder / "after" / "summary.md").read_text(encoding="utf-8")
-    assert "the metric alone decides, in spite of people's labels of 50 cases in each run" in text
+    assert "the metric alone decides, despite people's labels of 50 cases in each run" in text
     assert "are hardly a random sample" in text
 
 

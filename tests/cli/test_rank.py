@@ -204,9 +204,9 @@ def test_items_and_a_short_set_that_runs(program: Program) -> None:
     [table] = document["items"]
     assert table["counts"] == {"all_fail": 16, "separates": 6, "all_pass": 2}
     assert table["cases"][0]["discrimination"] is None
-    assert "it needs 5 runs or more, and these are 3" in table["sentences"][1]
+    assert "it needs 5 runs or more, and there are 3" in table["sentences"][1]
     assert (document["short"]["loss"], len(document["short"]["ids"])) == (None, 5)
-    assert "that takes 4 runs or more" in document["short"]["sentence"]
+    assert "this takes 4 runs or more" in document["short"]["sentence"]
 
 
 @pytest.mark.slow

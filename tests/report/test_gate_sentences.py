@@ -64,7 +64,7 @@ JUDGED = replace(ROW, value=0.9, low=0.85, high=0.95, passed=True)
         ({"judged": JUDGED, "judge": None}, "by the metric alone it passes: 0.9"),
         (
             {"uncorrected": "the labelled answers can hardly have been drawn at random"},
-            "the judge alone decides, in spite of people's labels of 40 answers (the labelled answers can hardly",
+            "the judge alone decides, despite people's labels of 40 answers (the labelled answers can hardly",
         ),
         ({"labelled": 5, "uncorrected": "fewer than 15"}, "people's labels of 5 answers; 15 would do to correct it"),
     ],
@@ -143,7 +143,7 @@ def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
         for row in (few, replace(few, metric="tone"), replace(few, labelled=6), replace(ROW, labelled=None))
     ]
     messages = [gate["message"] for gate in gates_once(gates)]
-    assert [message.count("in spite of people's labels") for message in messages] == [1, 0, 1, 0]
+    assert [message.count("despite people's labels") for message in messages] == [1, 0, 1, 0]
     assert "; the judge alone decides;" in f"{messages[1]};"
     assert gates[1]["in_spite"] in gates[1]["message"]
     assert beside_value(gates[3]) == "; ".join(part for part in (gates[3]["basis"], gates[3]["note"]) if part)

@@ -122,7 +122,7 @@ def post_retry(space: Space, run: Name, expected: Expected, response: Response) 
 
 @router.delete("/{run}", status_code=204)
 def remove_run(space: Space, run: Name, expected: Expected) -> None:
-    """Forget a run that has ended, with what people said to its scores and took out; its folder stays.
+    """Forget a run that has ended, with people's verdicts on its scores and took out; its folder stays.
 
     Labels that it was calibrated with are in the folder: they follow equal answers into other runs, and are lost to
     those at their next `calibrate` if you remove it.

@@ -57,7 +57,7 @@ def add() -> None:
             if found.items:
                 _table(found.items, titles)
             else:
-                with empty("search_off", "No changes", "Nothing that matches has been changed."):
+                with empty("search_off", "No changes", "No matching changes."):
                     link_button("Show all changes", "/audit")
             _pages(query, found, is_first=cursor is None)
 

@@ -105,7 +105,7 @@ def _creating(workspace: Workspace, taken: Collection[str]) -> ui.dialog:
             made = await to_thread.run_sync(work)
             ui.navigate.to(f"/projects/{made.name}")
 
-    about = "It begins empty; you then add its members."
+    about = "It starts empty; you add its members next."
     with question("New project", about, "Create", create) as asked, ui.element("div").classes("form"):
         title = TitleField("project", "Fees desk", taken)
         description = forms.line(_DESCRIPTION)
@@ -128,7 +128,7 @@ class _MemberList:
 
     def __init__(self, there: Workspace, members: Sequence[projects.Member]) -> None:
         self._there = there
-        with section("Members", "A change holds at once, in open pages and for tokens too."):
+        with section("Members", "Changes apply at once, to open pages and tokens too."):
             self._rows = ui.element("div").props("aria-live=polite")
             self._show(members)
             text("Invite somebody", "h3")

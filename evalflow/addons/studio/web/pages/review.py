@@ -279,7 +279,7 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
     titles = {metric.name: metric.title for metric in review.metrics}
     rows = _corrected(found.calibration, titles) if found.calibration else ()
     if not rows:
-        message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
+        message("There are too few labels to say anything about the judge.", "Go on labelling.", "")
     elif found.is_provisional:
         message("Provisional: people are still labelling.", _CLOSING, "")
     for row in rows:

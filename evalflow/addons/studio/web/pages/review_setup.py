@@ -198,7 +198,7 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
 
 def _consequence(metric: ReviewMetric, given: int) -> str:
     if not given:
-        return "Nobody has labelled by the present version, so that no label is left out."
+        return "Nobody has labelled by the current version yet, so no label is left out."
     return (
         f"{counted(given, 'label')} by version {metric.rubric} will be left out of agreement, corrected mean and "
         "certificate; their export keeps them. You can give these answers out again afterwards."

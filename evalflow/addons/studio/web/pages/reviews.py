@@ -46,7 +46,7 @@ _METHODS = (
     ),
 )
 _SIZE_AT_FIRST = 60
-_OF_TWO = "People see two answers in an order that tells nothing, and say which is better"
+_OF_TWO = "People see two answers in random order and say which is better"
 
 
 def add() -> None:

@@ -79,7 +79,7 @@ _EXPECTED = {
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
 _KEPT = ("normalize", "trim", "letter_case", "relative")
 """Keys without a field, which are kept unchanged."""
-_FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
+_FIELD = forms.About("Field", "What the rule looks at; empty: the answer.", "metadata.language", code=True)
 _YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
 
 

@@ -57,7 +57,7 @@ def _delete_button(workspace: Workspace, run: runs.Run) -> None:
             ui.navigate.to("/runs")
 
     about = (
-        "It disappears from these pages, with what people said to its scores. Its folder stays, to be opened again; "
+        "It disappears from these pages, with people's verdicts on its scores. Its folder stays, to be opened again; "
         "its labels still follow equal answers into other runs, which lose them when they are next calibrated if you "
         "remove the folder too. Save the calibration of its reviews first."
     )
