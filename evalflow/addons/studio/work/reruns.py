@@ -1,4 +1,4 @@
-"""A run again: on some of its cases, or with another prompt of its bot."""
+"""A run again: on some of its cases, or with another prompt of its bot or its judge."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS, Bot, copy_bot, get_bot, update_bot
 from evalflow.addons.studio.work.cases import known_ids
 from evalflow.addons.studio.work.datasets import list_datasets
+from evalflow.addons.studio.work.definitions import declared
+from evalflow.addons.studio.work.metrics import list_metrics
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import Run, changed_request, create_run, get_run
 from evalflow.addons.studio.work.scores import failed_cases
@@ -115,3 +117,41 @@ def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, c
         changed_request(run, bot=name, title=f"{run.title or bot.title}, new prompt", options=options),
         creation_key,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeableMetric:
+    """A metric of a run that can be changed for its bot.
+
+    Attributes:
+        is_own: Whether it is the bot's own. Otherwise a copy of the library's is changed, which takes its place.
+    """
+
+    bot: str
+    name: str
+    is_own: bool
+
+
+@requires("edit")
+def changeable_metric(space: Workspace, run_id: str, name: str) -> ChangeableMetric | None:
+    """A metric of a run, if it can be changed here and the run can be repeated; else None."""
+    run = get_run(space, run_id)
+    if run.request is None or name not in run.request.metrics or BOTS.find(space, run.bot) is None:
+        return None
+    if name in {metric.name for metric in list_metrics(space, run.bot)}:
+        return ChangeableMetric(run.bot, name, is_own=True)
+    return ChangeableMetric(run.bot, name, is_own=False) if name in declared("metric") else None
+
+
+@requires("edit")
+def run_with_metric(space: Workspace, run_id: str, metric: str, instead: str, creation_key: str | None = None) -> Run:
+    """Repeat a run with a metric that was changed since, or with another one instead of one of the run.
+
+    Answers and grades whose requests are as before come from the cache, unless the run does without.
+    """
+    run = get_run(space, run_id)
+    request = changed_request(run)
+    names = list(dict.fromkeys(metric if name == instead else name for name in request.metrics))
+    thresholds = {name: value for name, value in request.thresholds.items() if name not in (metric, instead)}
+    title = f"{run.title or get_bot(space, run.bot).title}, metric changed"
+    return create_run(space, replace(request, metrics=names, thresholds=thresholds, title=title), creation_key)

@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from evalflow.addons.studio.work import bots, cases, datasets
-from evalflow.addons.studio.work.reruns import bot_with_prompt, failed_only, fault_of, known_cases, run_with_prompt
+from evalflow.addons.studio.work.metrics import copy_metric
+from evalflow.addons.studio.work.reruns import (
+    ChangeableMetric,
+    bot_with_prompt,
+    changeable_metric,
+    failed_only,
+    fault_of,
+    known_cases,
+    run_with_metric,
+    run_with_prompt,
+)
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import changed_request, create_run, estimate_run, get_run, list_runs
 from evalflow.addons.studio.work.scores import answered_cases, failed_cases
@@ -43,6 +53,26 @@ def test_a_new_prompt_is_kept_by_the_bot_and_asks_the_same_cases(space: Workspac
     assert bot_with_prompt(space, recorded) is None
     with pytest.raises(UserError, match="no prompt"):
         run_with_prompt(space, recorded.run_id, "Be brief.", 1)
+
+
+@ON_SQLITE
+def test_a_changed_metric_takes_its_place_in_the_run_again(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": "c", "question": "q?", "answer": "a", "reference": "a"}])
+    names = ["exact_match", "rouge_1"]
+    asked = RunRequest("desk", ["mine"], names, thresholds={"exact_match": 0.5, "rouge_1": 0.5}, options={"limit": 1})
+    run_id = create_run(space, asked).run_id
+    assert changeable_metric(space, run_id, "exact_match") == ChangeableMetric("desk", "exact_match", is_own=False)
+    assert changeable_metric(space, run_id, "rouge_l") is None, "it is not in the run"
+    copy_metric(space, "exact_match", "desk", "exactly")
+    again = run_with_metric(space, run_id, "exactly", "exact_match").request
+    assert again is not None
+    assert (again.metrics, again.thresholds, again.options) == (["exactly", "rouge_1"], {"rouge_1": 0.5}, {"limit": 1})
+    copy_metric(space, "exact_match", "desk", "exact_match")
+    assert changeable_metric(space, run_id, "exact_match") == ChangeableMetric("desk", "exact_match", is_own=True)
+    of_files = create_run(space, RunRequest("recorded", ["mine"], ["exact_match"])).run_id
+    assert changeable_metric(space, of_files, "exact_match") is None, "a bot of files has no metrics of its own"
 
 
 def test_a_failed_run_names_the_key_that_is_to_be_changed(space: Workspace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 import uuid
 from collections.abc import Sequence
@@ -288,7 +289,7 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
             button("Download as one page", lambda: _download(found), icon="download")
             if may("edit"):
                 _asking(found, runs)
-    _what_changed(found)
+    _what_changed(found, runs[1].bot)
     if agreement := list(judge_change_lines(found)):
         with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
             for line in agreement:
@@ -316,12 +317,14 @@ def _download(found: Comparison) -> None:
         ui.download.content(path.read_bytes(), "compare.html", "text/html")
 
 
-def _what_changed(found: Comparison) -> None:
+def _what_changed(found: Comparison, bot: str) -> None:
     if not found.changes:
         return
+    names = sorted({row.metric for row in found.rows}, key=len, reverse=True)
+    metric = re.compile(rf"\bmetric ({'|'.join(map(re.escape, names))})(?!\w)")
     with section("What you changed"), ui.element("div").classes("card"):
         for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
-            text(what, "h3")
+            text(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what), "h3")
             for _, name, before, after in own:
                 if name:
                     text(name, "p", "small muted")

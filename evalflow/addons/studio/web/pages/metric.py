@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +16,14 @@ from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TitleField
-from evalflow.addons.studio.web.ui.parts import button, link_button, message, plain_button, text
+from evalflow.addons.studio.web.ui.parts import address, button, link_button, message, plain_button, text
 from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import metrics
 from evalflow.addons.studio.work.bots import Bot, get_bot
 from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
 from evalflow.addons.studio.work.metric_trial import write_steps
+from evalflow.addons.studio.work.reruns import run_with_metric
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.trial_process import WrittenSteps
 
@@ -31,7 +32,7 @@ def add() -> None:
     """Register the pages."""
 
     @guarded_page("/bots/{bot}/metrics/new", "edit")
-    async def new(workspace: Workspace, bot: str, source: str = "", view: str = "") -> None:
+    async def new(workspace: Workspace, bot: str, source: str = "", view: str = "", run: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         definition: Mapping[str, Any] = NEW if view != "yaml" else {}
         prompts: Mapping[str, str] = {}
@@ -40,17 +41,17 @@ def add() -> None:
             definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
         title = f"Copy of {title_of('metric', source)}" if source else "New metric"
         with frame(title, place="Bots", trail=around.trail) as actions:
-            _MetricEditor(workspace, around, definition, prompts, view, source=source)
+            _MetricEditor(workspace, around, definition, prompts, view, source=source, run=run)
             if not source:
                 with actions:
                     link_button("From the library", f"/library?bot={bot}")
 
     @guarded_page("/bots/{bot}/metrics/{metric}")
-    async def edit(workspace: Workspace, bot: str, metric: str, view: str = "") -> None:
+    async def edit(workspace: Workspace, bot: str, metric: str, view: str = "", run: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
         with frame(stored.title, place="Bots", trail=around.trail) as actions:
-            editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
+            editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored, run=run)
             if may("edit"):
                 with actions:
                     button("Delete", editor.deletion(stored).open, kind="danger")
@@ -78,7 +79,10 @@ def _read_around(workspace: Workspace, bot: str) -> _Around:
 
 
 class _MetricEditor:
-    """The form or the YAML of a metric, with its trial. `source`: the metric of the library that a new one copies."""
+    """The form or the YAML of a metric, with its trial.
+
+    `source`: the metric of the library that a new one copies. `run`: a run to repeat once it is saved.
+    """
 
     def __init__(
         self,
@@ -90,9 +94,11 @@ class _MetricEditor:
         *,
         stored: metrics.MetricDefinition | None = None,
         source: str = "",
+        run: str = "",
     ) -> None:
         self._workspace, self._around, self._bot, self._prompts = workspace, around, around.bot.name, prompts
-        self._stored, self._source = stored, source
+        self._stored, self._source, self._run = stored, source, run
+        self._folder = stored.name if stored else source or _UNNAMED  # of its own templates, until it is saved
         self._path = f"/bots/{self._bot}/metrics"
         self._form: YamlForm | MetricForm
         self._fields: dict[str, forms.Field] = {}
@@ -118,8 +124,12 @@ class _MetricEditor:
         if not may("edit"):
             return
         with ui.element("div").classes("section actions"):
-            self._button = button("Save", self._save, kind="primary")
-            link_button("Cancel", self._path)
+            if run:
+                again = button(
+                    "Save, grade again and compare", lambda: self._save(again, self._compare), kind="primary"
+                )
+            saving = button("Save", lambda: self._save(saving, self._leave), kind="" if run else "primary")
+            link_button("Cancel", f"/runs/{run}" if run else self._path)
         self._saving = Saving(self._edited(), f"{self._path}/{stored.name if stored else ''}")
 
     def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
@@ -181,9 +191,23 @@ class _MetricEditor:
         typed = self._title.name or unnamed, self._title.title or None
         name, title = typed if unnamed else self._title.read(self._fields)
         draft = metrics.MetricDraft(name, self._form.read(), self._form.prompts(), title)
-        return draft if self._stored else metrics.with_prompts_of(draft, self._folder)
+        return metrics.with_prompts_of(draft, self._folder)
 
-    async def _save(self) -> None:
+    def _leave(self, _: metrics.MetricDefinition) -> None:
+        forms.leave(self._path)
+
+    async def _compare(self, saved: metrics.MetricDefinition) -> None:
+        """Repeat the run with the saved metric, and show what has changed."""
+        instead, key = self._source or saved.name, f"metric-{saved.name}-{saved.version}-{self._run}"
+        work = partial(run_with_metric, self._workspace, self._run, saved.name, instead, key)
+        if (started := await forms.attempt(work)) is not None:
+            both = {"a": self._run, "b": started.run_id, "allow": "metric,prompt,judge"}
+            forms.leave(address("/compare", both))
+        else:  # the metric is saved
+            self._stored = saved
+            self._saving.renew(saved.version)
+
+    async def _save(self, by: ui.button, done: Callable[[metrics.MetricDefinition], Awaitable[None] | None]) -> None:
         with forms.faults_shown(self._fields):
             draft = self._draft()
 
@@ -193,12 +217,7 @@ class _MetricEditor:
                 return metrics.update_metric(self._workspace, self._bot, draft, version)
 
             mine = {"title": draft.title, **draft.definition, **(draft.prompts or {})}
-            await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave(self._path))
-
-    @property
-    def _folder(self) -> str:
-        """The folder of the metric's own templates, until it is saved."""
-        return self._stored.name if self._stored else self._source or _UNNAMED
+            await self._saving.save(work, mine, self._fields, by, done)
 
     async def _follow(self) -> None:
         if may("edit"):

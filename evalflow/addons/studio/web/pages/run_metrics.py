@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from anyio import to_thread
 from markupsafe import Markup
@@ -15,13 +16,15 @@ from evalflow.addons.studio.web.ui.headline import gate_badge
 from evalflow.addons.studio.web.ui.parts import (
     Tone,
     across,
+    address,
     filled,
     interval,
     markup,
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import root_path, title_of
+from evalflow.addons.studio.web.ui.visitor import may, root_path, title_of
+from evalflow.addons.studio.work.reruns import changeable_metric
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, distribution, summary
 from evalflow.addons.studio.work.space import Workspace
@@ -157,6 +160,7 @@ class MetricCard:
             self._bars = ui.element("div").classes("spread")
             self._edges = ui.element("div").classes("edges muted small")
             self._threshold = ui.element("div").classes("threshold")
+            self._changing = ui.element("div").classes("changing")
 
     def _about(self, rows: Sequence[SummaryRow]) -> list[Markup]:
         metric, name = self._metric, title_of("metric", self._name, self._run.bot)
@@ -190,7 +194,9 @@ class MetricCard:
         return markup("div", *shown, cls="overall-of")
 
     async def load(self) -> None:
-        """Draw the distribution, and set up the threshold."""
+        """Draw the distribution, set up the threshold, and offer to change the metric."""
+        if may("edit"):
+            await self._offer_change()
         scores = await self._distribution(self._metric.threshold)
         if scores is None:
             with self._bars:
@@ -203,6 +209,15 @@ class MetricCard:
         with self._threshold:
             bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
         await bar.load()
+
+    async def _offer_change(self) -> None:
+        found = await to_thread.run_sync(changeable_metric, self._workspace, self._run.run_id, self._name)
+        if found is not None:
+            metrics, query = f"/bots/{quote(found.bot, safe='')}/metrics", {"run": self._run.run_id}
+            own = address(f"{metrics}/{found.name}", query)
+            path = own if found.is_own else address(f"{metrics}/new", {"source": found.name, **query})
+            with self._changing:
+                ui.link("Change it and grade again", path).classes("small")
 
     def _counts(self, rows: Sequence[SummaryRow]) -> Markup:
         cells = {(row.dataset, row.target, row.judge): row for row in rows}

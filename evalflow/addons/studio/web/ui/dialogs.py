@@ -205,14 +205,14 @@ class Saving(Generic[V]):
         mine: Content,
         fields: Mapping[str, Field],
         by: ui.button,
-        done: Callable[[V], object],
+        done: Callable[[V], Awaitable[None] | None],
     ) -> None:
         """Overwrite the given version by `work`, which may block; `mine` is the form's content, for comparison."""
         self._place.clear()
         result = await attempt(lambda: _unless_stale(lambda: work(self._version)), fields, by)
         if not isinstance(result, StaleError):
-            if result is not None:
-                done(result)
+            if result is not None and (then := done(result)) is not None:
+                await then
             return
         now = await _read_again(self._edited)
         if now is None:

@@ -121,4 +121,41 @@ def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., An
         field(page, "Expected answer").fill(CASE["reference"])
         press(page, "Try it")
         page.locator(".score-line .number").wait_for()
-    assert "40 pounds" in endpoint.requests[-1].text
+        assert "40 pounds" in endpoint.requests[-1].text
+
+
+WORKER = True
+
+
+@pytest.mark.browser
+def test_the_prompt_of_a_judge_is_changed_and_measured_in_two_clicks(visit: Callable[..., Any], pages: Server) -> None:
+    with Endpoint(lambda _: {"reason": "It is short.", "score": 4}) as endpoint:
+        define(pages, "measured", endpoint.url)
+        scale = {"type": "likert", "min": 1, "max": 5}
+        shown = {"kind": "rubric", "description": "Short.", "needs": ["answer"], "scale": scale}
+        metric: dict[str, Any] = {
+            "name": "is_short",
+            "title": "Is short",
+            "definition": {**shown, "prompt": "is_short/grade.jinja"},
+        }
+        metric["prompts"] = {"is_short/grade.jinja": "Is this short? {{ answer }}"}
+        there = pages.ask("GET", "/api/v1/bots/measured/metrics").headers["ETag"]
+        body = {"items": [metric]}
+        assert pages.ask("PUT", "/api/v1/bots/measured/metrics", body, If_Match=there).status == 200
+        run = {"bot": "measured", "datasets": ["rag"], "metrics": ["is_short", "fluency"], "options": {"limit": 2}}
+        made = pages.ask("POST", "/api/v1/runs", run).json["run_id"]
+        page = visit(f"/runs/{made}")
+        page.get_by_role("link", name="Change it and grade again").first.click()
+        prompt = field(page, "Prompt")
+        prompt.fill(f"{prompt.input_value()} Say why.")
+        press(page, "Save, grade again and compare")
+        page.wait_for_url(re.compile("/compare"))
+        seen(page, "Same answers, another prompt of the judge")
+        seen(page, "the prompts of metric Is short differ")
+        page.goto(f"{pages.address.url}/runs/{made}")
+        page.get_by_role("link", name="Change it and grade again").nth(1).click()
+        assert "fluency" in field(page, "Name").input_value()
+        press(page, "Save, grade again and compare")
+        page.wait_for_url(re.compile("/compare"))
+    names = [one["name"] for one in pages.ask("GET", "/api/v1/bots/measured/metrics").json["items"]]
+    assert names == ["fluency", "is_short"]
