@@ -157,8 +157,9 @@ def _server_menu(place: Place) -> None:
                 _entry(name, path, place, name)
         if actor:
             _entry("Account", "/account", place, "Account").classes("apart")
-            with ui.element("form").props('method="post" action="/sign-out"'), ui.element("button"):
+            with ui.element("form").props('method="post" action="/sign-out"') as leaving, ui.element("button"):
                 text("Sign out", "span")
+            leaving.props["data-signs-out"] = actor.name
 
 
 @contextmanager

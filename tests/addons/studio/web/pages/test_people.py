@@ -61,6 +61,9 @@ def give_device(page: Any) -> Any:
     return lambda method, **values: cdp.send(f"WebAuthn.{method}", {**named, **values})
 
 
+DRAFTS = "Object.keys(localStorage).filter(name => name.startsWith('evalflow-draft'))"
+
+
 def join(page: Any, link: str) -> None:
     """Make a passkey with a link, and be in."""
     page.goto(link)
@@ -119,9 +122,15 @@ def test_the_owner_lets_somebody_in_and_out(server: PublicServer, arrive: Any) -
     olga.locator(".menu summary").last.click()
     olga.get_by_role("link", name="Account").click()
     olga.get_by_role("heading", name="Account").wait_for()
+    olga.on("dialog", lambda dialog: dialog.accept())
+    open_page(olga, "/datasets/new")
+    olga.get_by_label("Description").fill("Typed, and never saved.")
+    olga.wait_for_function(f"{DRAFTS}.length === 1")
+    olga.evaluate("localStorage.setItem('evalflow-draft ann /x', JSON.stringify({at: Date.now(), typed: {}}))")
     olga.locator(".menu summary").last.click()
     olga.get_by_role("button", name="Sign out").click()
     olga.wait_for_url("**/sign-in")
+    assert olga.evaluate(DRAFTS) == ["evalflow-draft ann /x"]
     olga.goto("/sign-in?next=%2Fusers")
     olga.get_by_role("button", name="Sign in with a passkey").click()
     olga.wait_for_url("**/users")
