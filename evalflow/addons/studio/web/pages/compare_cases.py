@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.addons.studio.web.pages.run_case import contexts_of
 from evalflow.addons.studio.web.pages.runs import name_of
 from evalflow.addons.studio.web.ui.parts import (
     AddressQuery,
@@ -23,10 +24,11 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_both
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work import comparing
+from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Score, case_scores
 from evalflow.addons.studio.work.space import Workspace
@@ -244,9 +246,23 @@ class ChangeList:
             ui.run_javascript(f"{find}; row.focus({{preventScroll: true}}); row.scrollIntoView({{block: 'start'}})")
 
 
-def _sides_of(workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]) -> Sequence[Sequence[Score]]:
-    """The scores of both runs."""
-    return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A run's scores of a case, and the case with each answer, by repeat."""
+
+    scores: Sequence[Score]
+    answered: Mapping[int, RunCase]
+
+
+def _sides_of(workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]) -> Sequence[_Side]:
+    """Both runs' scores and answers of a case."""
+    return [_side_of(workspace, change, run) for run in runs]
+
+
+def _side_of(workspace: Workspace, change: CaseChange, run: Run) -> _Side:
+    scores = case_scores(workspace, run.run_id, change.dataset, change.case_id)
+    positions = {score.target_repeat: score.position for score in scores}
+    return _Side(scores, {repeat: get_run_case(workspace, run.run_id, at) for repeat, at in positions.items()})
 
 
 def _instead(changes: CaseChanges) -> str:
@@ -274,26 +290,37 @@ def _became(change: MetricChange) -> tuple[str, Tone, str]:
     return became(change), "fail" if change.change < 0 else "pass", scores
 
 
-def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[Sequence[Score]]) -> None:
-    first = next((score for scores in sides for score in scores), None)
+def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[_Side]) -> None:
+    first = next((score for side in sides for score in side.scores), None)
     if first is None:
         message("The scores of this case are not in the database.", "The runs may be only partly imported.")
         return
     with ui.element("div").classes("case-view"):
         with ui.element("div").classes("case-facts"):
             text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "span", "small muted")
-            for side, run, scores in zip("AB", runs, sides, strict=True):
+            for name, run, side in zip("AB", runs, sides, strict=True):
                 with ui.element("span").classes("side"):
-                    badge(side, "accent")
-                    case = f"/cases/{scores[0].position}" if scores else ""
+                    badge(name, "accent")
+                    case = f"/cases/{side.scores[0].position}" if side.scores else ""
                     ui.link(name_of(run), f"/runs/{run.run_id}{case}").classes("small")
         if not change.is_answered_otherwise:
             message("Both runs have the same answer; only the scores differ.")
-        for repeat in sorted({score.target_repeat for scores in sides for score in scores}):
-            answers = [_said(side, repeat, scores) for side, scores in zip("AB", sides, strict=True)]
-            turns = [("user", first.question)]
-            show_reading(Reading(turns=turns, answers=answers, reference=first.reference, heading=""))
-        show_both(*sides)
+        for repeat in sorted({score.target_repeat for side in sides for score in side.scores}):
+            answers = [_said(name, repeat, side.scores) for name, side in zip("AB", sides, strict=True)]
+            turns, contexts = [("user", first.question)], _contexts_of(repeat, sides)
+            show_reading(Reading(turns=turns, answers=answers, reference=first.reference, contexts=contexts))
+        show_both(*(side.scores for side in sides))
+
+
+def _contexts_of(repeat: int, sides: Sequence[_Side]) -> Sequence[ContextsShown]:
+    """The passages of both answers; once, with what metrics of both runs quote, if they are the same."""
+    found = [contexts_of(case) if (case := side.answered.get(repeat)) else None for side in sides]
+    known = [replace(one, of=name) for name, one in zip("AB", found, strict=True) if one is not None]
+    if len(known) < len(sides) or known[0].passages != known[1].passages:
+        return known
+    a, b = (one.quotes for one in known)
+    quotes = {metric: [*a.get(metric, ()), *b.get(metric, ())] for metric in dict.fromkeys([*a, *b])}
+    return [ContextsShown(known[0].passages, quotes)]
 
 
 def _said(side: str, repeat: int, scores: Sequence[Score]) -> AnswerShown:

@@ -18,7 +18,7 @@ from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.grading import Grading
 from evalflow.addons.studio.web.ui.parts import button, capitalised, empty, link_button, text
-from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.work import review_desk
 from evalflow.addons.studio.work.review_desk import DeskItem, OwnProgress
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
@@ -282,9 +282,9 @@ def _before(item: DeskItem | None, progress: OwnProgress) -> int | None:
 
 def _reading(item: DeskItem) -> None:
     """The conversation, and the answer to judge beside what the guidelines compare it with."""
-    contexts = None
+    contexts: list[ContextsShown] = []
     if item.contexts is not None:
-        contexts = [(str(one.get("title") or ""), str(one["text"])) for one in item.contexts]
+        contexts = [ContextsShown([(str(one.get("title") or ""), str(one["text"])) for one in item.contexts])]
     answers = [AnswerShown(text=item.answer)]
     if item.other is not None:
         answers = [AnswerShown(title="First", text=item.answer), AnswerShown(title="Second", text=item.other)]

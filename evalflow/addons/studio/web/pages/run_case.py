@@ -16,7 +16,7 @@ from evalflow.addons.studio.web.pages.runs import name_of
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import address, badge, button, fold, link_button, message, text
-from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.web.ui.verdict import judging
@@ -84,19 +84,25 @@ def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
 def _reading(case: RunCase) -> Reading:
     whole = case.case
     turns = [(turn.role, turn.text) for turn in whole.messages] if whole else [("user", case.question)]
-    contexts = whole.contexts if whole else None
-    quotes = {
-        title_of("metric", score.metric, score.target): found for score in case.scores if (found := quotes_of(score))
-    }
     return Reading(
         turns=turns,
         answers=[_said(case)],
         heading=case_heading(case),
         reference=_reference(case),
-        contexts=None if contexts is None else [(one.title or "", one.text) for one in contexts],
-        quotes=quotes,
+        contexts=[own] if (own := contexts_of(case)) else (),
         more=[(name, content) for name, content in _more(case) if content],
     )
+
+
+def contexts_of(case: RunCase) -> ContextsShown | None:
+    """The passages that the bot was given, with what metrics quote of them; None if they are unknown."""
+    contexts = case.case.contexts if case.case else None
+    if contexts is None:
+        return None
+    quotes = {
+        title_of("metric", score.metric, score.target): found for score in case.scores if (found := quotes_of(score))
+    }
+    return ContextsShown([(one.title or "", one.text) for one in contexts], quotes)
 
 
 def _said(case: RunCase) -> AnswerShown:

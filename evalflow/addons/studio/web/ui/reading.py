@@ -42,6 +42,26 @@ class AnswerShown:
     asides: Sequence[tuple[str, str]] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ContextsShown:
+    """The passages that a bot was given: titles and texts.
+
+    Attributes:
+        quotes: What metrics quote of them, by metric's title.
+        of: Whose they are, if two answers have other passages.
+    """
+
+    passages: Sequence[tuple[str, str]]
+    quotes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    of: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of their tab."""
+        of = f" of {self.of}" if self.of else ""
+        return f"Contexts{of} {len(self.passages):,}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The content of a case to read.
@@ -50,8 +70,7 @@ class Reading:
         turns: Roles and texts of the conversation, up to the question.
         heading: The part of the question already in the page's heading; a longer question is shown.
         answers: One answer, or two to compare.
-        contexts: Titles and texts of the bot's contexts; None if unknown.
-        quotes: Passages of the contexts that metrics quote, by metric's title.
+        contexts: The bot's contexts, or those of each of two answers; empty if unknown.
         more: Further facts about the case, with their titles.
         without: The text shown if there is no expected answer; empty if it is just not shown.
         is_unfolded: Whether the earlier turns are unfolded.
@@ -61,8 +80,7 @@ class Reading:
     answers: Sequence[AnswerShown]
     heading: str = ""
     reference: str | None = None
-    contexts: Sequence[tuple[str, str]] | None = None
-    quotes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    contexts: Sequence[ContextsShown] = ()
     more: Sequence[tuple[str, str]] = ()
     without: str = NO_EXPECTED
     is_unfolded: bool = False
@@ -84,7 +102,11 @@ def show_reading(shown: Reading) -> None:
         if not place.is_deleted:
             fill(drawn)
 
-    texts = [*(one.text for one in shown.answers), shown.reference, *(text for _, text in shown.contexts or ())]
+    texts = [
+        *(one.text for one in shown.answers),
+        shown.reference,
+        *(text for one in shown.contexts for _, text in one.passages),
+    ]
     if sum(len(one or "") for one in texts) <= _QUICK:
         fill(_draw(shown))
     else:
@@ -174,14 +196,13 @@ def _compared_with(shown: Reading, reference: Prose | None, marks: Sequence[Mark
     if reference or shown.without:
         expected = _prose(reference, marks) if reference else markup("p", shown.without, cls="muted")
         tabs.append(("Expected answer", "e", expected))
-    if shown.contexts is not None:
-        tabs.append((f"Contexts {len(shown.contexts):,}", "x", _contexts(shown.contexts, shown.quotes)))
+    tabs += [(own.title, "" if place else "x", _contexts(own)) for place, own in enumerate(shown.contexts)]
     if shown.more:
         entries = (markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in shown.more)
         tabs.append(("More", "", markup("dl", *entries, cls="facts")))
     if not tabs:
         return []
-    start = 1 if shown.without and reference is None and shown.contexts else 0
+    start = 1 if shown.without and reference is None and any(one.passages for one in shown.contexts[:1]) else 0
     base = f"reading-{next(_NUMBERS)}"
     heads: list[Markup] = []
     bodies: list[Markup] = []
@@ -201,8 +222,9 @@ def _compared_with(shown: Reading, reference: Prose | None, marks: Sequence[Mark
     return [markup("div", head, *bodies, cls="pane")]
 
 
-def _contexts(contexts: Sequence[tuple[str, str]], quotes: Mapping[str, Sequence[str]]) -> Markup:
+def _contexts(shown: ContextsShown) -> Markup:
     """The contexts, with passages marked that metrics quote."""
+    contexts, quotes = shown.passages, shown.quotes
     if not contexts:
         return markup("p", "The bot was given no passages.", cls="muted")
     everything = [quote for of_metric in quotes.values() for quote in of_metric]

@@ -24,6 +24,7 @@ from tests.finishing import finish
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 OWN_TABS = True
 RUNS = ("As it was", "New prompt")
+READ = ("Read before", "Read now")
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -40,6 +41,16 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         request = ReviewRequest(name="Pairs", run_id=run, metrics=["better"], size=2, people=["local"])
         reviews.create_review(space, request)
         finish_runs(space)
+        datasets.create_dataset(space, "read")
+        passages = ["The fee is 4 pounds.", "The office opens at nine."]
+        row = {"id": "a", "question": "The fee?", "answer": "4.", "reference": "4.", "contexts": passages}
+        cases.add_cases(space, "read", [row, {**row, "id": "b"}])
+        finish(space, RunRequest("fees", ["read"], ["exact"], title=READ[0]))
+        changed = {"a": passages[:1], "b": passages}
+        for stored, (key, given) in zip(cases.list_cases(space, "read").items, changed.items(), strict=True):
+            now = {**row, "id": key, "answer": "5.", "contexts": given}
+            cases.update_case(space, "read", stored.id, stored.version, now)
+        finish(space, RunRequest("fees", ["read"], ["exact"], title=READ[1]))
     return folder
 
 
@@ -99,3 +110,20 @@ def test_people_are_asked_which_run_is_better_and_the_comparison_says_it(folder:
     assert said.inner_text().startswith("People prefer New prompt: its answer in ") or "no clear" in said.inner_text()
     assert "1 tie" in said.inner_text()
     page.get_by_role("link", name="Ask more people").wait_for()
+
+
+def test_the_passages_of_both_answers_are_tabs_beside_them(folder: Path, visit: Any, fits: Fits) -> None:
+    with working_in(folder) as space:
+        before, after = ({run.title: run.run_id for run in list_runs(space).items}[one] for one in READ)
+    page = visit(f"/compare?a={before}&b={after}")
+    page.locator(".flip").first.wait_for()
+    page.keyboard.press("j")
+    page.get_by_role("tab", name="Contexts of B 1").wait_for()
+    page.keyboard.press("x")
+    passages = page.get_by_role("tabpanel", name="Contexts of A 2")
+    passages.get_by_text("The office opens at nine.").wait_for()
+    page.get_by_role("tab", name="Contexts of B 1").click()
+    assert page.get_by_role("tabpanel", name="Contexts of B 1").inner_text().count("The fee is 4 pounds.") == 1
+    fits(page, "contexts of two answers")
+    page.keyboard.press("j")
+    page.get_by_role("tab", name="Contexts 2", exact=True).wait_for()
