@@ -29,6 +29,8 @@ from evalflow.app.core.reviewing import FrozenAnswer
 
 _AT_ONCE = 500
 _CANDIDATES = 20
+LONGEST_LEASE_S = 20 * 60.0
+"""A lease that lasts longer was made before the clock was set back, and has expired."""
 _ITEM = [column for column in review_items.c if column.name != "content"]
 
 
@@ -37,7 +39,9 @@ _others, _own = assignments.alias("others"), assignments.alias("own")
 _HERE = review_items.c.review_id == bindparam("review")
 _IS_MINE = and_(_own.c.review_id == bindparam("review"), _own.c.by == bindparam("person"))
 _IS_OPENED = exists().where(_IS_MINE, _own.c.item == review_items.c.item)
-_IS_EXPIRED = and_(assignments.c.state == "open", assignments.c.expires_at <= bindparam("moment"))
+_LEFT_S = assignments.c.expires_at - bindparam("moment")
+_IS_EXPIRED = and_(assignments.c.state == "open", or_(_LEFT_S <= 0.0, _LEFT_S > LONGEST_LEASE_S))
+_OTHERS_LEFT_S = _others.c.expires_at - bindparam("moment")
 _HELD_BY_OTHERS = (
     select(func.count())
     .where(
@@ -45,7 +49,8 @@ _HELD_BY_OTHERS = (
         _others.c.item == review_items.c.item,
         _others.c.by != bindparam("person"),
         or_(
-            _others.c.state == "submitted", and_(_others.c.state == "open", _others.c.expires_at > bindparam("moment"))
+            _others.c.state == "submitted",
+            and_(_others.c.state == "open", _OTHERS_LEFT_S > 0.0, _OTHERS_LEFT_S <= LONGEST_LEASE_S),
         ),
     )
     .correlate(review_items)
@@ -131,7 +136,7 @@ class Assignment:
     @property
     def is_reserved(self) -> bool:
         """Whether the item is begun and its lease has not expired, even if the review is closed."""
-        return self.state == "open" and self.expires_at > time.time()
+        return self.state == "open" and 0.0 < self.expires_at - time.time() <= LONGEST_LEASE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ LONG_SESSION_TTL, LONG_IDLE_TTL = timedelta(days=14), timedelta(days=3)
 """The same for people who only label, where an owner has said so."""
 CONFIRMED_TTL = timedelta(minutes=10)
 """How long a proof of who somebody is counts for what a stolen session must not do."""
+AHEAD = timedelta(minutes=5)
+"""How far ahead the clock of another server may be. What is later than that was before the clock was set back."""
 TOKEN_PREFIX = "evalflow_"  # noqa: S105 - what tokens begin with, so that scanners for secrets find them
 LONGEST_TOKEN_DAYS = 366
 FRESH_S = 1.0
@@ -69,7 +71,7 @@ class Identity:
         if self.kind != "session":
             return True
         found = self.space.read(people.holders, self.kind, [self.key]).get(self.key)
-        return found is not None and found.confirmed_at > now(-CONFIRMED_TTL)
+        return found is not None and _lasts(found.confirmed_at, CONFIRMED_TTL)
 
     def is_of(self, other: Identity) -> bool:
         """Whether both are of the same session, token or user."""
@@ -97,7 +99,7 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
     own_roles = cast("dict[int, Role]", roles.get(holder.user_id, {}))
     if holder.created_at:
         longest, idle = _limits(holder, own_roles)
-        if holder.created_at <= now(-longest) or (holder.used_at or "") <= now(-idle):
+        if not (_lasts(holder.created_at, longest) and _lasts(holder.used_at or "", idle)):
             return None
     actor = Actor(holder.user_id, holder.user_name, is_owner=holder.is_owner, roles=own_roles, address=address)
     if holder.project_id is None:
@@ -107,6 +109,11 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
     lower = (name for name in (role, *reversed(get_args(Role))) if ROLES[name] <= ROLES[role] & own)
     allowed = next(lower, None)
     return replace(actor, is_owner=False, roles={project: allowed} if allowed else {})
+
+
+def _lasts(since: str, longest: timedelta) -> bool:
+    """Whether something that began then, for so long, has not ended, nor begun in the future."""
+    return now(-longest) < since <= now(AHEAD)
 
 
 def _limits(holder: people.KeyHolder, roles: Mapping[int, Role]) -> tuple[timedelta, timedelta]:

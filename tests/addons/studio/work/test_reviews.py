@@ -112,6 +112,22 @@ def test_who_finds_the_same_answers_as_others_is_given_the_next_one(space: Works
         assert stored.candidates(connection, review, "dan", 2000.0) == [0, 1]
 
 
+def test_a_lease_from_before_the_clock_was_set_back_has_expired(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare_review(space, [1, 1])
+    moment = 100_000.0
+    monkeypatch.setattr(review_desk.time, "time", lambda: moment)
+    ann, ben = person(space, "ann"), person(space, "ben")
+    assert [one.item for name in (ann, ben) if (one := next_item(name, "r"))] == [0, 1]
+    decline_item(ben, "r", 1, "")
+    moment -= 3 * 3600
+    other = next_item(ben, "r")
+    assert other is not None
+    assert other.item == 0, "nobody waits three hours for her"
+    submit_item(ben, "r", 0, {"m": "no"}, seconds=7)
+
+
 def test_an_expired_lease_is_served_again_and_an_absent_person_blocks_nothing(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,6 +212,23 @@ def test_a_token_manages_no_account(space: Workspace) -> None:
             work()
 
 
+def test_a_clock_that_is_set_back_makes_no_session_and_no_proof_last_longer(space: Workspace) -> None:
+    """As seen from then, they have begun in the future."""
+    people.add_user(space, "olga", is_owner=True)
+    later = now(timedelta(hours=3))
+    for column in ("created_at", "seen_at"):
+        own, _ = signed_in(space, "olga")
+        change(space, f"UPDATE sessions SET {column} = :later", later=later)
+        with pytest.raises(SignedOutError):
+            own.identify()
+    own, _ = signed_in(space, "olga")
+    change(space, "UPDATE sessions SET confirmed_at = :later", later=later)
+    with pytest.raises(UnconfirmedError):
+        people.add_user(own, "ben")
+    change(space, "UPDATE sessions SET confirmed_at = :soon", soon=now(timedelta(minutes=1)))
+    people.add_user(own, "ben")
+
+
 def test_a_stolen_session_cannot_do_what_asks_for_the_person_again(space: Workspace) -> None:
     people.add_user(space, "olga", is_owner=True)
     own, _ = signed_in(space, "olga")
