@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec
@@ -44,9 +45,14 @@ says little: report both, and `cannot tell` as it is."""
 _GRACE_S = 20.0
 _LONGEST_LINE = 1 << 22
 """Bytes of a line that a command prints."""
+_AT_ONCE = 4
+"""How many tools work at a time, each in a process; the others wait."""
 
 _Arguments = ParamSpec("_Arguments")
-Overrides = Annotated[list[str], Field(description='KEY=VALUE, such as ["dataset=rag", "metric=faithfulness"]')]
+_Override = Annotated[str, Field(max_length=10_000)]
+Overrides = Annotated[
+    list[_Override], Field(max_length=200, description='KEY=VALUE, such as ["dataset=rag", "metric=faithfulness"]')
+]
 RunName = Annotated[str, Field(description="a run's folder, such as outputs/latest")]
 Offset = Annotated[int, Field(ge=0, description="how many to skip: `next_offset` of the previous page")]
 Most = Annotated[int, Field(ge=1, le=200, description="the maximum number")]
@@ -83,29 +89,33 @@ def tools(*, allow_run: bool) -> MCPServer:
     from mcp.types import ToolAnnotations
 
     server = MCPServer("evalflow", version=__version__, instructions=_INSTRUCTIONS)
+    places = asyncio.Semaphore(_AT_ONCE)
     for name, tool in FREE.items():
         # Comparing writes pages beside run B, the same ones each time.
         hints = ToolAnnotations(
             read_only_hint=name != "compare", destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
-        server.tool(name, annotations=hints)(_telling(tool))
+        server.tool(name, annotations=hints)(_telling(tool, places))
     if allow_run:
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
         )
         run_within_budget.__annotations__["context"] = Context  # from which the server knows what to pass
-        server.tool("run", annotations=hints)(_telling(run_within_budget))
+        server.tool("run", annotations=hints)(_telling(run_within_budget, places))
     return server
 
 
-def _telling(tool: Callable[_Arguments, Awaitable[object]]) -> Callable[_Arguments, Awaitable[object]]:
-    """Wrap a tool: the assistant sees its own mistakes; other errors are only logged."""
+def _telling(
+    tool: Callable[_Arguments, Awaitable[object]], places: asyncio.Semaphore
+) -> Callable[_Arguments, Awaitable[object]]:
+    """Wrap a tool: it waits for a place, and the assistant sees its own mistakes; other errors are only logged."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
     async def shown(*args: _Arguments.args, **arguments: _Arguments.kwargs) -> object:
         try:
-            return await tool(*args, **arguments)
+            async with places:
+                return await tool(*args, **arguments)
         except (UserError, ValueError) as error:
             raise ToolError(str(error)) from None
 
@@ -249,7 +259,7 @@ async def _object(*words: str) -> dict[str, object]:
 
 
 async def _ended(*words: str, tell: Callable[[str], Awaitable[None]] | None = None) -> tuple[int, str, str]:
-    """Run a command, and `tell` each line of its stderr; if the call is cancelled, let it keep what is finished."""
+    """Run a command, and `tell` each line of its stderr; if that is cancelled or fails, it keeps what is finished."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "evalflow", *words),
@@ -263,8 +273,9 @@ async def _ended(*words: str, tell: Callable[[str], Awaitable[None]] | None = No
             out = reading.create_task(_read(process.stdout))
             err = reading.create_task(_read(process.stderr, tell))
         await process.wait()
-    except asyncio.CancelledError:
-        process.send_signal(signal.SIGINT)
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
         try:
             await asyncio.wait_for(process.wait(), _GRACE_S)
         except TimeoutError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ pytest.importorskip("mcp", reason="NO MCP: its tools are not tried; pip install 
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from evalflow.addons.interop import mcp_server
 from evalflow.addons.interop.mcp_server import FREE, tools
 from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.anyio
+_SAYS_AND_WAITS = "import sys, time; print('said', file=sys.stderr, flush=True); time.sleep(60)"
 RAG = ["dataset=rag", "metric=exact_match"]
 
 
@@ -133,6 +137,76 @@ async def test_it_speaks_over_standard_input_and_output(folder: Path) -> None:
         said = await client.call_tool("list", {"group": "metric"})
     assert len(listed.tools) == len(FREE)
     assert "faithfulness" in "".join(getattr(part, "text", "") for part in said.content)
+
+
+@pytest.mark.slow
+def test_what_is_no_request_is_passed_over(folder: Path) -> None:
+    """The answers to what comes after it are as ever; nothing is answered before the client has introduced itself."""
+    odd = [b"{", b"\xff\xfe", b"[]", b"null", b"[" * 100_000, b'{"jsonrpc": "1.0", "id": 9, "method": "ping"}']
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    requests = [("tools/list", {}), ("initialize", about), ("no/such", {}), ("tools/call", {"name": "nothing"})]
+    asked = [{"jsonrpc": "2.0", "id": at, "method": name, "params": sent} for at, (name, sent) in enumerate(requests)]
+    asked.insert(2, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    asked.append({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
+    lines = b"\n".join([*odd, *(json.dumps(one).encode() for one in asked), b""])
+    with subprocess.Popen(
+        [sys.executable, "-m", "evalflow", "mcp"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(lines)
+        process.stdin.flush()
+        said = {one["id"]: one for one in (json.loads(process.stdout.readline()) for _ in requests)}
+    assert [said[at]["error"]["code"] for at in (0, 2)] == [-32602, -32601]
+    assert said[1]["result"]["serverInfo"]["name"] == "evalflow"
+    assert said[3]["result"]["isError"]
+    assert process.returncode == 0
+
+
+async def test_only_so_many_tools_work_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, most = 0, 0
+
+    async def ended(*_: str) -> tuple[int, str, str]:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        for _turn in range(10):
+            await asyncio.sleep(0)
+        busy -= 1
+        return 0, "[]", ""
+
+    monkeypatch.setattr(mcp_server, "_ended", ended)
+    async with Client(tools(allow_run=False)) as client, asyncio.TaskGroup() as calls:
+        for _ in range(20):
+            calls.create_task(client.call_tool("list", {"group": "metric"}))
+    assert (busy, most) == (0, 4)
+
+
+@pytest.mark.parametrize("overrides", [["gate=" + "x" * 20_000], ["limit=1"] * 201])
+async def test_more_than_a_command_line_holds_is_refused(overrides: list[str]) -> None:
+    done, said = await call("check", overrides=overrides)
+    assert not done
+    assert "at most" in said
+
+
+@pytest.mark.slow
+async def test_a_command_ends_when_what_it_says_cannot_be_passed_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[asyncio.subprocess.Process] = []
+    begin = asyncio.create_subprocess_exec
+
+    async def noted(*words: str, **settings: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(sys.executable, "-c", _SAYS_AND_WAITS, **settings))
+        return begun[0]
+
+    async def fail(_: str) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    with pytest.raises(ExceptionGroup):
+        await mcp_server._ended("run", tell=fail)
+    assert begun[0].returncode is not None
 
 
 def test_without_the_package_the_command_that_installs_it_is_named(
