@@ -190,7 +190,7 @@ class Runs:
             until = time.monotonic() + (self._chance.uniform(0.0, 4.0) if early else 60.0)
             calls = len(self._asked) + (10**6 if early else self._chance.randrange(1, CASES))
             what = self._chance.choice(("server", "worker", "run", "server and worker"))
-            state = ""
+            state = "queued"
             try:
                 if not run:
                     key = {"Idempotency_Key": f"cycle {self.rows['cycles']}"}

@@ -6,7 +6,7 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 import evalflow.addons.studio.web.pages
 from evalflow.addons.studio.store import rows, server_tables
-from evalflow.addons.studio.web.application import rest_api
+from evalflow.addons.studio.web.application import API, rest_api
 from evalflow.addons.studio.web.security.projects import InProject
 from evalflow.addons.studio.work import (
     bots,
@@ -45,7 +45,7 @@ from evalflow.addons.studio.work.space import Workspace, open_workspace
 from evalflow.addons.studio.work.tasks import TaskDraft
 from tests.addons.studio.web.pages.conftest import paged
 from tests.addons.studio.web.people import Known, everybody, identify
-from tests.addons.studio.web.served import serve_everybody
+from tests.addons.studio.web.served import paths_of, serve_everybody
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
 METRIC: dict[str, Any] = {
@@ -177,6 +177,8 @@ def requests_table(space: Workspace) -> list[str]:
     guards = [Middleware(Known, people=everyone), Middleware(InProject, workspace=replace(space, identify=identify))]
     api = Starlette(routes=[Mount("/", rest_api())], middleware=guards)
     with TestClient(api, raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"}) as client:
+        described = {*client.get("/openapi.json").json()["paths"], "/openapi.json"}
+        assert {*paths_of(rest_api().routes)} == described, "a route that the description of the API lacks"
         return [
             f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone), path)} |"
             for path, operations in client.get("/openapi.json").json()["paths"].items()
@@ -282,7 +284,21 @@ def test_the_page_has_every_page(space: Workspace, monkeypatch: pytest.MonkeyPat
                 labels = BUTTON.findall(shown["viewer"].body.decode())
                 assert {label for label in labels if TO_CHANGE.match(label)} <= HIDDEN, path
             rows.append(f"| `{path}` | {needs} |")
+    expect_known(json.loads((space.root / "routes.json").read_bytes()), pages)
     expect_in_page(["| page | needs |", "|---|---|", *rows])
+
+
+FOR_EVERYBODY = {"/healthz", "/readyz", "/metrics", "/assets", r"/assets/\w+.(js|css)"}
+"""Paths without a right: health, the metrics for networks that are named, and files that are the same for all."""
+OF_LIBRARY = r"/_nicegui/[\d.]+/(static|libraries|components|resources|dynamic_resources|esm)(/.*)?|/_nicegui_ws"
+"""Files of NiceGUI, and the websocket, whose events `web/security/clients` checks, as it does uploads to open pages."""
+
+
+def expect_known(routes: Sequence[str], pages: Mapping[str, Right]) -> None:
+    """Every route of the application is a page with a right, is the REST API, or was decided on above."""
+    known = re.compile("|".join([re.escape(API), *FOR_EVERYBODY, OF_LIBRARY]))
+    rest = [path for path in routes if not known.fullmatch(path)]
+    assert sorted(rest) == sorted(pages), "a route that is no page with a right: decide who may use it"
 
 
 def expect_fit(page: str, pages: Mapping[str, Right], person: Actor, space: Workspace) -> None:
