@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 from collections.abc import Generator, Mapping
@@ -36,6 +37,7 @@ from evalflow.errors import ConflictError, InfrastructureError, Problem, UserErr
 from evalflow.extras import install_command
 from evalflow.paths import private_database
 
+log = logging.getLogger("evalflow")
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
 """How many backups from schema changes are kept."""
@@ -256,20 +258,21 @@ class Database:
             raise self._no_answer(first_line(error)) from None
 
     def _no_answer(self, why: str) -> InfrastructureError:
+        """The error for whoever asks; which database it is, and why, is in the log alone."""
+        log.error("the database %s does not answer: %s", self.shown_url, why)
         hint = "check that the disk has free space and that no other program locks the file"
         if _is_postgres(self.engine):
             hint = "check that the server is running; evalflow then reconnects"
-        return InfrastructureError(f"the database {self.shown_url} does not answer: {why}", hint)
+        return InfrastructureError("the database does not answer", hint)
 
     def _expect_in_place(self) -> None:
         """Raise InfrastructureError if the file was deleted or replaced since it was opened."""
         if self.path is None or _identity(self.path) == self.identity:
             return
         what = "was replaced by another file" if self.path.exists() else "was deleted"
+        log.error("the database %s %s while it was open", self.path, what)
         hint = "put the file back, or restart evalflow to open the current one"
-        raise InfrastructureError(
-            f"the database {self.path} {what} while it was open; nothing is read or written", hint
-        )
+        raise InfrastructureError(f"the database {what} while it was open; nothing is read or written", hint)
 
     def close(self) -> None:
         """Close every connection."""

@@ -241,7 +241,7 @@ def test_a_file_that_is_not_the_one_that_was_opened_is_neither_read_nor_written(
         if how == "replaced":
             open_database(f"sqlite:///{tmp_path / 'a.db'}").close()
         for using in (database.reading, database.writing):
-            with pytest.raises(InfrastructureError, match=f"a.db was {how}.* while it was open"), using():
+            with pytest.raises(InfrastructureError, match=f"^the database was {how}.* while it was open"), using():
                 raise AssertionError("it was used")
         assert (tmp_path / "a.db").exists() == (how == "replaced")
         if how == "deleted":
@@ -250,9 +250,11 @@ def test_a_file_that_is_not_the_one_that_was_opened_is_neither_read_nor_written(
                 assert runs.get(connection, "r") is not None
 
 
-def test_a_file_that_is_no_database_any_more_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_any_more_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Which one it is, and why, is only in the log: strangers see the error too."""
     with closing(open_database(f"sqlite:///{tmp_path / 'a.db'}")) as database:
         database.close()
         (tmp_path / "a.db").write_bytes(b"no database" * 1000)
-        with pytest.raises(InfrastructureError, match="does not answer: file is not a database"), database.reading():
+        with pytest.raises(InfrastructureError, match=r"^the database does not answer\n"), database.reading():
             raise AssertionError("it was used")
+    assert "a.db does not answer: file is not a database" in caplog.text

@@ -49,7 +49,8 @@ def test_postgresql_is_stopped_and_started_again(tmp_path: Path, monkeypatch: py
         postgres.stop()
         for what, answer in requests(server, "b"):
             assert (answer.status, answer.headers["Retry-After"]) == (503, "5"), what
-            assert "does not answer" in answer.body.decode(), what
+            assert "the database does not answer" in answer.body.decode(), what
+            assert "postgresql" not in answer.body.decode(), "strangers learn no address"
         assert server.ask("GET", "/healthz").status == 200
         postgres.start()
         assert [answer.status for _, answer in requests(server, "b")] == [200, 200, 200, 201]
