@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
-from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
+from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import (
@@ -117,7 +117,7 @@ class Builder:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
         if "id" not in values:
-            made = content_id({column: value for column, value in data.items() if value is not None})
+            made = case_id(values)
             values["id"] = self.ids.distinct(made) if self.ids else made
         return Case(dataset=self.dataset, index=index, **values)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from evalflow.datasets.fields import FIELDS, is_plain
 from evalflow.errors import Problem
 from evalflow.records import Case, Context, Message
+from evalflow.values.jsonvalues import as_list, is_object
 
 _CONTEXT = ("text", "title", "path")
 
@@ -29,6 +30,23 @@ def content_id(content: object) -> str:
     """An id shared by equal JSON contents: 16 hexadecimal digits of a SHA-256 over their canonical text."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_ASKS = ("messages", "scenario")
+_ASKED = (*_ASKS, "persona", "goal", "facts", "reference", "expected")
+
+
+def case_id(values: Mapping[str, object]) -> str:
+    """The id of a case whose row has none, of what is asked and expected: it stays if only the bot's answer changes.
+
+    So the recorded answers of two versions of a bot are compared case by case. If nothing is asked, as of texts that
+    are classified, the variables count too.
+    """
+    names = _ASKED if any(values.get(name) for name in _ASKS) else (*_ASKED, "vars")
+    known = {name: json_value(value) for name in names if (value := values.get(name)) is not None}
+    for message in filter(is_object, as_list(known.get("messages"))):
+        message.pop("metadata", None)  # such as how long an earlier answer took
+    return content_id(known)
 
 
 def case_to_row(case: Case) -> dict[str, object]:

@@ -15,7 +15,7 @@ class ReadingNotes:
 
     Attributes:
         empty: Rows without a value.
-        equal: Rows without an id that equal an earlier row.
+        equal: Rows without an id that ask the same as an earlier row.
         halves: Half characters that became the replacement character.
     """
 
@@ -32,8 +32,8 @@ class ReadingNotes:
             rows = "1 empty row is" if self.empty == 1 else f"{self.empty:,} empty rows are"
             yield f"{rows} left out"
         if self.equal:
-            rows = "1 row without an id equals an earlier one"
-            rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id equal earlier ones"
+            rows = "1 row without an id asks the same as an earlier one"
+            rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id ask the same as earlier ones"
             yield f"{rows}; each is a separate case, with an id that ends in -2, -3, and so on"
         if self.halves:
             them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
@@ -41,7 +41,7 @@ class ReadingNotes:
 
 
 class MadeIds:
-    """Ids made from the content of rows; equal rows get different ones, numbered in their order."""
+    """Ids made from what rows ask; those that ask the same get different ones, numbered in their order."""
 
     def __init__(self, notes: ReadingNotes) -> None:
         self._notes = notes

@@ -22,7 +22,6 @@ def test_no_listing_shows_a_made_id_before_the_question(program: Program) -> Non
     for run in range(RUNS):
         rows = [
             {
-                "id": f"{n:016x}",  # as those that are made
                 "question": f"When does pool {n} open?",
                 "reference": "A.",
                 "answer": answered(n, run),

@@ -221,8 +221,8 @@ def test_rows_without_a_value_are_left_out_and_counted(write: Write) -> None:
     # In a workbook, rows without anything are not there at all.
     left = ["1 empty row is left out"] if write is xlsx else ["3 empty rows are left out"]
     assert [note.removeprefix("mine: ").partition(";")[0] for note in notes] in (
-        [*left, "1 row without an id equals an earlier one"],
-        ["1 row without an id equals an earlier one"],
+        [*left, "1 row without an id asks the same as an earlier one"],
+        ["1 row without an id asks the same as an earlier one"],
     )
 
 

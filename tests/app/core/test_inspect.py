@@ -182,7 +182,9 @@ def test_what_reading_left_out_is_noted(lab):
     assert found.cells == 2
     empty, equal = found.reading
     assert empty == "d: 2 empty rows are left out"
-    assert equal.startswith("d: 1 row without an id equals an earlier one; each is a separate case, with an id")
+    assert equal.startswith(
+        "d: 1 row without an id asks the same as an earlier one; each is a separate case, with an id"
+    )
     assert set(found.reading) <= set(found.notices())
 
 

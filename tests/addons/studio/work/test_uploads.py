@@ -171,7 +171,7 @@ def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_pat
         None,
         examined.first[0]["vars"],
     ]
-    assert examined.notes[0].startswith("1 row without an id equals an earlier one")
+    assert examined.notes[0].startswith("1 row without an id asks the same as an earlier one")
     (problem,) = examined.problems
     assert (problem.where, problem.what.split(";")[0]) == (
         "line 5",

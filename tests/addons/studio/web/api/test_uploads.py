@@ -57,7 +57,7 @@ def test_columns_have_types_and_what_was_left_out_is_noted(api: Api, dataset: st
     assert (taken["count"], [row["vars"] for row in taken["first"]]) == (2, [{"score": 4.5}] * 2)
     assert [note.partition(";")[0] for note in taken["notes"]] == [
         "1 empty row is left out",
-        "1 row without an id equals an earlier one",
+        "1 row without an id asks the same as an earlier one",
     ]
     refused = upload(
         api, dataset, body, "format=csv&fields=" + quote('{"score": {"column": "stars", "type": "nummer"}}')

@@ -64,7 +64,7 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     )
     press(page, "Continue")
     seen(page, "4 cases ready")
-    seen(page, "1 row without an id equals an earlier one")
+    seen(page, "1 row without an id asks the same as an earlier one")
     press(page, "Import 4 cases")
     page.get_by_role("link", name="Can I pay by card?").first.click()
     field(page, "Expected answer").fill("Yes, any card.")
