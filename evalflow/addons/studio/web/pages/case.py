@@ -119,9 +119,10 @@ class _CaseEditor:
         around: _Surroundings,
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
-        with forms.form(locked=not may("edit"), kept=True) as page:
+        self._may_edit = may("edit")  # asked here: what is removed leaves its handler without a place on the page
+        with forms.form(locked=not self._may_edit, kept=True) as page:
             self._form = CaseForm(workspace, dataset, case, around, self._changed)
-        if not may("edit"):
+        if not self._may_edit:
             return
         after = search.case(dataset, place.next) if place.next is not None else ""
         with forms.save_bar(page, lambda: self._save(self._saver)):
@@ -140,7 +141,7 @@ class _CaseEditor:
         self._saving = Saving(Edited(read, lambda found: _named(found.body), case), search.case(dataset, case.id))
 
     def _changed(self) -> None:
-        if may("edit"):
+        if self._may_edit:
             self._state.set_text("Not saved yet")
 
     async def _save(self, by: ui.button, *, draft: bool | None = None, after: str = "") -> None:

@@ -41,7 +41,8 @@ class CheckForm:
         self._reusable = reusable_labels(one for one in known if stored is None or one.name != stored.name)
         self._given: dict[str, Mapping[str, Any]] = {stored.type: stored.params} if stored else {}
         self._examples: ExampleCards | None = None
-        with forms.form(locked=not may("edit"), kept=True) as page, ui.element("div").classes("studio"):
+        self._may_edit = may("edit")  # asked here: what is removed leaves its handler without a place on the page
+        with forms.form(locked=not self._may_edit, kept=True) as page, ui.element("div").classes("studio"):
             with ui.element("div").classes("stack-wide"):
                 title, name = (stored.title or stored.name, stored.name) if stored else ("", "")
                 taken = {*offered_kinds(), *(one.name for one in known)}
@@ -50,7 +51,7 @@ class CheckForm:
             with ui.element("div").classes("stack"):
                 examples = stored.examples if stored else ()
                 self._examples = ExampleCards(workspace, examples, bots, self._checked, self._changed)
-        if may("edit"):
+        if self._may_edit:
             with forms.save_bar(page, self._save):
                 self._button = button("Save" if stored else "Create", self._save, kind="primary")
                 self._button.props["title"] = "Ctrl+S"
@@ -93,7 +94,7 @@ class CheckForm:
             self._examples.try_soon()
 
     def _changed(self) -> None:
-        if may("edit") and self._examples:
+        if self._may_edit and self._examples:
             self._state.set_text("Not saved yet")
 
     def _fields(self) -> dict[str, forms.Field]:
