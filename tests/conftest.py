@@ -9,6 +9,8 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,9 @@ _SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
 _LONG = {"test_hints.py", "test_pytest_plugin.py", "test_ray.py", "test_readme.py"}
 """The files without a browser that take a worker longest: they begin before all others."""
 BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+_BROWSERS = pytest.StashKey[tuple[Any, ExitStack]]()
+_IN_BROWSER = pytest.StashKey[set[Path]]()
+"""The files whose tests need a browser."""
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
@@ -61,6 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         on_postgres = parameters.get("database_url") == "postgresql"
         if on_postgres or not _SLOW.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
+    config.stash[_IN_BROWSER] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     # Long files first, those with a browser, then slow ones: one that begins last would leave the other workers idle.
     marked = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")]
     items.sort(key=lambda item: [item.path.name not in _LONG, *(item.path not in paths for paths in marked)])
@@ -114,15 +120,32 @@ def _is_loopback(host: str) -> bool:
 
 
 @pytest.fixture(name="browser", scope="module")
-def _browser() -> Iterator[Any]:
-    # Not for the whole session: Playwright keeps an event loop going, within which no other test could start its own.
+def _browser(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """A browser, the same for all modules that need one until a module comes that needs none."""
+    if _BROWSERS not in pytestconfig.stash or not pytestconfig.stash[_BROWSERS][0].is_connected():
+        stack = ExitStack()
+        pytestconfig.add_cleanup(stack.close)
+        pytestconfig.stash[_BROWSERS] = _begun(stack), stack
+    browser, _ = pytestconfig.stash[_BROWSERS]
+    yield browser
+    for context in browser.contexts:
+        context.close()
+
+
+def _begun(stack: ExitStack) -> Any:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     # The shell takes half of the time: it has none of the browser's own pages.
     known = map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))
     path = os.environ.get("CHROMIUM") or next(filter(None, known), None)
     if path is None:
         pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=BROWSER_FLAGS)
-        yield browser
-        browser.close()
+    playwright = stack.enter_context(sync_api.sync_playwright())
+    return stack.enter_context(playwright.chromium.launch(executable_path=path, headless=True, args=BROWSER_FLAGS))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End the browser: Playwright keeps an event loop going, within which other tests could not start their own."""
+    if _BROWSERS in item.config.stash and item.path not in item.config.stash[_IN_BROWSER]:
+        item.config.stash[_BROWSERS][1].close()
+        del item.config.stash[_BROWSERS]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from evalflow.calls import budget
 from evalflow.calls.budget import Lease
 from evalflow.calls.connections import VARIABLE, Connections
 from tests.cli.conftest import Program
-from tests.forked import FORKING
 
 PATIENCE_S = 240
 
@@ -31,13 +30,10 @@ def finish(space: Workspace, request: RunRequest) -> Run:
 
 
 def carry_out(space: Workspace, run_id: str) -> Run:
-    """Have a worker carry a queued run out, in this process where that is possible: it takes a fifth."""
+    """Have a worker carry a queued run out in this process: it takes a fifth."""
     worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
     with pytest.MonkeyPatch.context() as patch:
-        if _is_in_a_loop():
-            patch.setattr(process, "subprocess", FORKING)
-        else:
-            patch.setattr(process, "start", _carry_out)
+        patch.setattr(process, "start", _carry_out)
         while (found := runs.get_run(space, run_id)).state in ("queued", "running"):
             assert time.monotonic() < deadline, found
             if not worker.step():
@@ -68,15 +64,8 @@ def _carry_out(
         if connections is not None:
             connections.write(folder / process.CONNECTIONS)
             patch.setenv(VARIABLE, str(folder / process.CONNECTIONS))
-        done = Program(root)(*arguments)
+        # In a thread: Playwright keeps an event loop going in this one, within which a run could not start its own.
+        with ThreadPoolExecutor(1) as alone:
+            done = alone.submit(Program(root), *arguments).result()
     (folder / process.OUTPUT).write_text(done.stdout + done.stderr, encoding="utf-8")
     return _Ended(done.returncode)
-
-
-def _is_in_a_loop() -> bool:
-    """Playwright keeps an event loop going in this thread, within which a run could not start its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
