@@ -41,6 +41,19 @@ def test_every_text_and_ground_of_the_application_is_one_of_these() -> None:
     assert grounds <= {*map(_variable, [*GROUNDS, *TINTS, "accent", "ink", "line"])}
 
 
+def test_nothing_but_colours_differs_between_the_colours() -> None:
+    """So that a page that fits its screen in one of them fits in the other, too."""
+    sheets = {sheet.name: sheet.read_text("utf-8") for sheet in APPLICATION.parent.glob("*.css")}
+    light, dark = (
+        re.findall(r"([a-z-]+): ([^;]+);", block)
+        for block in re.findall(r"data-colours[^{]*\{([^{}]*)\}", sheets[APPLICATION.name])
+    )
+    assert [name for name, _ in light] == [name for name, _ in dark]
+    assert [name for name, _ in dark if not name.startswith("--")] == ["color-scheme"]
+    assert all(re.match(r"#[0-9a-f]{6}$|rgb\(", value) for name, value in dark if name.startswith("--"))
+    assert {name for name, sheet in sheets.items() if "data-colours" in sheet} == {APPLICATION.name, "print.css"}
+
+
 def _variable(name: str) -> str:
     return f"var(--{name})"
 

@@ -6,20 +6,19 @@ import json
 import re
 import shlex
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalflow.testing import Endpoint, Request
-from tests.addons.studio.web.conftest import Fits, Server
+from tests.addons.studio.web.conftest import Server
 from tests.addons.studio.web.pages.conftest import paged, working
 from tests.addons.studio.web.pages.test_bots import field, seen
 from tests.forked import Forked
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-Fit = Callable[[Server, dict[str, str]], None]
 CASES = 12
 STEPS = ["Look for a fee.", "Grade by whether it is named."]
 
@@ -195,7 +194,7 @@ def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
         context.close()
 
 
-def test_the_whole_story(story: Story, fit: Fit) -> None:
+def test_the_whole_story(story: Story) -> None:
     story.describe_the_bot()
     story.say_what_good_means()
     story.write_cases()
@@ -208,27 +207,3 @@ def test_the_whole_story(story: Story, fit: Fit) -> None:
     assert story.repeat(old) == story.scores(old["run_id"])
     assert story.repeat(new) == story.scores(new["run_id"])
     story.export()
-    places = {"bots": "/", "bot": "/bots/fees", "metrics": "/bots/fees/metrics", "cases": "/datasets/desk"}
-    places |= {"runs": "/runs", "run": f"/runs/{new['run_id']}"}
-    places |= {"compare": f"/compare?a={old['run_id']}&b={new['run_id']}", "history": "/history"}
-    fit(story.server, places)
-
-
-@pytest.fixture(name="fit")
-def _fit(browser: Any, fits: Fits) -> Fit:
-    """Sees that the pages of a server fit."""
-
-    def fit(server: Server, paths: dict[str, str]) -> None:
-        context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
-        context.add_cookies([server.cookie])
-        page = context.new_page()
-        for name, path in paths.items():
-            page.goto(f"{server.address.url}{path}")
-            page.wait_for_function("window.did_handshake === true")
-            page.wait_for_function("!document.querySelector('.waiting')")
-            if name == "run":
-                page.locator(".result-rows tbody tr").first.wait_for()
-            fits(page, name)
-        context.close()
-
-    return fit

@@ -1,4 +1,4 @@
-"""No page breaks a rule of axe-core.
+"""No page breaks a rule of axe-core, changes a name, or is wider than a screen.
 
 Contrasts it measures on the pages that have most widgets; `test_contrast.py` holds every pair of the style sheets.
 """
@@ -30,15 +30,21 @@ from evalflow.addons.studio.work.checks import CheckDraft, CheckExample
 from evalflow.addons.studio.work.comments import CommentedOn
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.tasks import TaskDraft
-from tests.addons.studio.web.conftest import Server, working_in
+from tests.addons.studio.web.conftest import Fits, Server, working_in
 from tests.addons.studio.web.finished import Finished, finish_runs
 from tests.addons.studio.web.pages.conftest import paged
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 SOURCES = sorted(Path(evalflow.addons.studio.web.pages.__file__).parent.glob("*.py"))
 PATHS = sorted({path for file in SOURCES for path in re.findall(r'guarded_page\("([^"]+)"', file.read_text("utf-8"))})
-QUERIES = {"/bots/{bot}/metrics/new": ["", "?view=yaml"], "/compare": ["?a={worse}&b={better}", ""]}
+QUERIES = {
+    "/bots/{bot}/metrics/new": ["", "?view=yaml"],
+    "/compare": ["?a={worse}&b={better}", ""],
+    "/history": ["?bot={bot}&dataset={dataset}&metric={metric}", ""],
+}
 """Addresses of a page beside or instead of the plain one."""
+MISSING = ["/nowhere", "/bots/none", "/runs/none"]
+"""Addresses of nothing."""
 
 UNSTUCK = """() => { for (const one of document.querySelectorAll("main *")) {
   if (getComputedStyle(one).position === "sticky") one.style.position = "static"; } }"""
@@ -131,8 +137,10 @@ def _profile(browser: Any, pages: Server) -> Iterator[Any]:
     context.close()
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_no_page_breaks_a_rule_or_changes_a_name(visit: Callable[..., Any], finished: Finished, path: str) -> None:
+@pytest.mark.parametrize("path", [*PATHS, *MISSING])
+def test_no_page_breaks_a_rule_or_changes_a_name(
+    visit: Callable[..., Any], finished: Finished, fits: Fits, path: str
+) -> None:
     names = {
         **{"bot": "fees", "metric": "exact", "dataset": "questions", "case": "1", "position": "0"},
         **{"run": finished.better, "worse": finished.worse, "better": finished.better},
@@ -152,6 +160,9 @@ def test_no_page_breaks_a_rule_or_changes_a_name(visit: Callable[..., Any], fini
             page.emulate_media(color_scheme=colours)
             found = _violations(page, contrast=path in CONTRASTED)
             broken += [f"{address} {colours} {one['id']}: {_where(one)}" for one in found]
+        for landmark in ("h1", "main"):
+            assert page.locator(landmark).count() == 1, (address, landmark)
+        fits(page, address)
     assert not broken, "\n".join(broken)
 
 

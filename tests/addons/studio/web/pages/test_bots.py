@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.testing import Endpoint
-from tests.addons.studio.web.conftest import Fits, Server
+from tests.addons.studio.web.conftest import Server
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -191,16 +191,6 @@ def test_the_form_follows_the_connection(visit: Visit) -> None:
     seen(page, "'sse' or 'jsonl'")
     page.get_by_label("Recorded answers").press("Space")  # the page may still scroll to the field that is wrong
     seen(page, "Nothing to set up")
-
-
-@pytest.mark.parametrize("path", ["/", "/bots/new", "/bots/openai", "/bots/none", "/nowhere"])
-def test_every_page_fits_in_both_colours(visit: Visit, path: str, fits: Fits) -> None:
-    page = visit(path, 390, "dark")
-    assert page.evaluate("document.documentElement.dataset.colours") == "dark"
-    assert page.locator("h1").count() == 1
-    assert page.get_by_role("main").count() == 1
-    assert page.get_by_role("navigation").count() == 1
-    fits(page, path.strip("/").replace("/", "-") or "bots")
 
 
 def test_the_colours_are_chosen_and_kept(visit: Visit) -> None:

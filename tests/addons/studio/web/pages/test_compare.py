@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.addons.studio.web.conftest import Fits, Server
+from tests.addons.studio.web.conftest import Server
 from tests.addons.studio.web.finished import EVIL, Finished
 from tests.addons.studio.web.pages.conftest import paged
 
@@ -96,18 +96,6 @@ def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> Non
     page.wait_for_url("**/history?**statistic=pass_rate")
     page.get_by_role("heading", name="exact, pass rate").wait_for()
     assert page.locator(".plot a").first.get_attribute("href") == f"/runs/{finished.worse}"
-
-
-def test_both_pages_fit_in_both_colours(visit: Visit, finished: Finished, fits: Fits) -> None:
-    for name, path in (
-        ("compare", f"/compare?a={finished.worse}&b={finished.better}"),
-        ("history", "/history?bot=fees&dataset=questions&metric=exact"),
-        ("histories", "/history"),
-    ):
-        page = visit(path, 390, "dark")
-        page.wait_for_function("!document.querySelector('.waiting')")
-        page.locator("table, .plot").first.wait_for()
-        fits(page, name)
 
 
 def test_what_is_not_there_is_said(visit: Visit, pages: Server, finished: Finished) -> None:

@@ -119,6 +119,7 @@ def test_a_case_has_several_right_answers(visit: Visit, pages: Server) -> None:
     for left in (1, 0):
         remove.first.click()
         remove.nth(left).wait_for(state="detached")
+    seen(page, "Not saved yet")
     press(page, "Save")
     saved(page)
     assert kept(pages, "answers")[0]["reference"] == "Aare"
@@ -283,8 +284,9 @@ def test_a_simulated_user_is_written_and_changed(visit: Visit, pages: Server) ->
     page.get_by_label("Turn 1, User").fill("Good morning.")
     press(page, "Add a turn")
     page.get_by_label("Turn 2, Bot").fill("What can I do for you?")
+    seen(page, "Not saved yet")
     press(page, "Save")
-    seen(page, "Saved")
+    saved(page)
     (case,) = kept(pages, "users")
     assert [one["role"] for one in case["messages"]] == ["user", "assistant"]
     assert case["facts"] == facts
@@ -398,14 +400,13 @@ def test_what_conf_declares_is_read_and_copied(visit: Visit, pages: Server) -> N
     assert pages.ask("GET", "/api/v1/datasets/my_rag").status == 404
 
 
-def test_every_page_fits_in_both_colours(visit: Visit, pages: Server, fits: Fits, tmp_path: Path) -> None:
+def test_pages_full_of_cases_fit(visit: Visit, pages: Server, fits: Fits, tmp_path: Path) -> None:
     assert pages.ask("POST", "/api/v1/datasets/rag/copies", {"name": "shown"}).status == 201
     pages.ask("POST", "/api/v1/datasets", {"name": "blank", "description": "Nothing is in it."})
     case = pages.ask("GET", "/api/v1/datasets/shown/cases").json["items"][0]["id"]
     file = tmp_path / "cases.csv"
     file.write_text("nr,prompt,ideal,plan\na,One?,1,basic\nb,Two?,2,basic\nc,Three?,3,pro,4\n", "utf-8")
-    paths = ["", "/new", "/blank", "/blank/add", "/shown", f"/shown/cases/{case}", "/blank/cases/new", "/rag", "/none"]
-    for path in paths:
+    for path in ("/blank", "/blank/add", "/shown", f"/shown/cases/{case}", "/rag", "/none"):
         page = visit(f"/datasets{path}", 390, "dark")
         if path == "/shown":
             page.locator(".tick-box").nth(2).click()
@@ -413,7 +414,6 @@ def test_every_page_fits_in_both_colours(visit: Visit, pages: Server, fits: Fits
         if path == "/blank/add":
             page.locator("input[type=file]").set_input_files(file)
             seen(page, "2 cases ready, 1 row with errors")
-        assert page.locator("h1").count() == 1
         fits(page, f"datasets{path.replace('/', '-')}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.testing import Endpoint, Request
-from tests.addons.studio.web.conftest import Fits, Server
+from tests.addons.studio.web.conftest import Server
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -273,15 +273,3 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     press(page, "Delete")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     seen(page, "Define a good answer")
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/bots/fitting/metrics", "/bots/fitting/metrics/new", "/library", "/library/coherence", "/judges", "/judges/new"],
-)
-def test_every_page_fits(visit: Visit, pages: Server, path: str, fits: Fits) -> None:
-    if pages.ask("GET", "/api/v1/bots/fitting").status == 404:
-        define(pages, "fitting")
-    page = visit(path, 390, "dark")
-    assert page.locator("h1").count() == 1
-    fits(page, path.strip("/").replace("/", "-"))
