@@ -5,6 +5,7 @@ They can be killed, interrupted and waited for like any other; what only its sta
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -119,6 +120,7 @@ def _run(
     env: Mapping[str, str],
     files: Sequence[_File | None],
 ) -> None:
+    gc.freeze()  # the search for cycles need not look at what was loaded before, nor copy its pages
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
