@@ -20,6 +20,7 @@ from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.sent_prompts import PromptPreview, bound_pairs, keyless, previewed
 from evalflow.app.core.assemble import Parts, assemble, offered, settings_of
 from evalflow.app.core.inspect import refusal_of
+from evalflow.app.core.result_rules import ResultRules, RunMetric
 from evalflow.calls.budget import Amount, Budget, BudgetConfig, Lease
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
@@ -33,6 +34,7 @@ from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, ScoreRecord, Usage
+from evalflow.summary.summarise import Threshold
 from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
@@ -54,10 +56,14 @@ class WrittenSteps:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The answer to one case and its scores. A metric that binds to checks gives several."""
+    """The answer to one case, its scores, and the thresholds that decide them, as in a run.
+
+    A metric that binds to checks gives several scores.
+    """
 
     answer: Answer
     scores: list[ScoreRecord]
+    thresholds: list[Threshold]
 
 
 class TrialTask(Protocol):
@@ -115,7 +121,7 @@ class ScoreTask:
             await Pipeline(plan, sink, Tally()).run([case])
         finally:
             await parts.close()
-        return TrialResult(sink.answers[0], sink.scores)
+        return TrialResult(sink.answers[0], sink.scores, _rules(parts, case).thresholds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +244,16 @@ def _assembled(settings: Settings, session: CallSession) -> Parts:
             what, hint = f"step {refused[0]}: {refused[1]}", "name a model that judges"
             raise UserError(Problem(what, "metric.judge", hint, key="judge.model"))
     return parts
+
+
+def _rules(parts: Parts, case: Case) -> ResultRules:
+    metrics: dict[str, RunMetric] = {}
+    for pair in parts.pairs:
+        for one, _ in pair.bound(case, 1):
+            metric, judge = one.metric, one.judge.info.name if one.judge else None
+            about = (metric.config, metric.bounded, metric.figures)
+            metrics[metric.name] = RunMetric(*about, pair.metric.name, judge, metric.asks, metric.embeds)
+    return ResultRules(parts.settings, metrics, ())
 
 
 def _expect_short(parts: Parts, case: Case) -> None:

@@ -106,6 +106,7 @@ async def test_one_case_is_scored_as_in_a_run(space: Workspace, monkeypatch: pyt
     assert score.reason
     assert score.reason.startswith("It names a price.")
     assert endpoint.count == 2  # the steps once, and two samples in one request
+    assert [(limit.metric, limit.judge, limit.value) for limit in found.thresholds] == [("price", "target:m", 0.5)]
 
 
 async def test_the_bot_is_asked_where_the_case_has_no_answer(space: Workspace) -> None:

@@ -264,7 +264,7 @@ def trial_card(
                 judge, row, name = tried(), case.read(), str(metric.value or "")
                 found = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
                 with place:
-                    show_trial(found.scores)
+                    show_trial(found)
                 reveal(place)
 
         with ui.element("div").classes("actions"):

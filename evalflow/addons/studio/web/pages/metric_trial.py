@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, cast
@@ -11,9 +11,9 @@ from typing import Any, cast
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.endpoint import show_answer
 from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, problems_of, text
+from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
 from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric
@@ -21,8 +21,10 @@ from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.sent_prompts import PromptPreview, SentPrompt
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.trial_process import TrialResult
 from evalflow.errors import EvalflowError
-from evalflow.records import ScoreRecord, numbered, texts_of
+from evalflow.records import Answer, ScoreRecord, numbered, passes, texts_of
+from evalflow.summary.summarise import Threshold
 
 Row = Mapping[str, Any]
 _FIELDS = MappingProxyType(
@@ -134,7 +136,10 @@ LONGEST_SHOWN = 100_000
 
 
 class TrialCard:
-    """A card with a case, and below it the prompt or the score. `draft` may raise UserError, shown at `fields`."""
+    """A card with a case and its prompt, and outside of it the answer beside what was expected, and the score.
+
+    `draft` may raise UserError, shown at `fields`.
+    """
 
     def __init__(
         self,
@@ -153,10 +158,12 @@ class TrialCard:
                 self._scoring = button("Try it", self._score, icon="gavel")
             self._fault = text("", classes="message fail text").props("role=status")
             self._result = ui.element("div").props("aria-live=polite").classes("stack")
-            self._clear()
+        self._tried = ui.element("div").props("aria-live=polite").classes("tried case-view")
+        self._clear()
 
     def _clear(self) -> None:
-        self._result.clear()
+        for place in (self._result, self._tried):
+            place.clear()
         self._fault.set_visibility(False)
         self._is_previewed = self._is_following = self._is_behind = False
 
@@ -197,12 +204,10 @@ class TrialCard:
         with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
             asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
             found = await self._workspace.ask(lambda: try_metric(*asked))
-            with self._result:
-                is_asked = not self._case.fields["answer"].value and found.answer.answer
-                if is_asked or found.answer.status == "error":
-                    show_answer(found.answer)
-                show_trial(found.scores, {draft.name: draft.title} if draft.title else {})
-            reveal(self._result)
+            with self._tried:
+                show_reading(_read(asked[-1], found.answer))
+                show_trial(found, {draft.name: draft.title} if draft.title else {})
+            reveal(self._tried)
 
 
 def _show_preview(preview: PromptPreview) -> None:
@@ -232,16 +237,38 @@ def _show_prompt(prompt: SentPrompt) -> None:
             text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
-def show_trial(scores: Sequence[ScoreRecord], titles: Mapping[str, str] = MappingProxyType({})) -> None:
+def _read(row: Row, answer: Answer) -> Reading:
+    """A tried case with its answer, as any case is read."""
+    turns = cast("list[Row]", row.get("messages") or [])
+    content = answer.answer if answer.answer is not None else answer.actual
+    found = row.get("contexts") if answer.contexts is None else [one.text for one in answer.contexts]
+    return Reading(
+        turns=[(str(turn["role"]), str(turn.get("content") or "")) for turn in turns] or [("user", _question(row))],
+        answers=[
+            AnswerShown(
+                text=None if content is None else _as_text(content),
+                error=answer.error or "no reason was given" if answer.status == "error" else "",
+            )
+        ],
+        reference=numbered(texts_of(row.get("reference"))) or None,
+        contexts=None if found is None else [("", one) for one in _passages({"contexts": found})],
+    )
+
+
+def show_trial(found: TrialResult, titles: Mapping[str, str] = MappingProxyType({})) -> None:
     """Scores of a trial, unfolded; `titles` has those of metrics that are not saved yet."""
-    show_scores([_tried(score) for score in scores], titles=titles, is_open=True)
+    limits = {limit.metric: limit for limit in found.thresholds}
+    show_scores([_tried(score, limits.get(score.metric)) for score in found.scores], titles=titles, is_open=True)
 
 
-def _tried(score: ScoreRecord) -> Score:
-    """A score outside of any run; whether it passes is unknown until its metric is saved."""
+def _tried(score: ScoreRecord, limit: Threshold | None) -> Score:
+    """A score outside of any run."""
     own: Mapping[str, Any] = {name: getattr(score, name) for name in _OF_RECORD}
-    nowhere: Mapping[str, Any] = {"position": 0, "id": "0-0", "question": "", "threshold": None, "passed": None}
-    return Score(**own, **nowhere, answer=None, reference=None, answer_error=None)
+    passed = None
+    if limit is not None and score.score is not None:
+        passed = passes(score.score, limit.value, higher_is_better=limit.direction == "higher_is_better")
+    nowhere: Mapping[str, Any] = {"position": 0, "id": "0-0", "question": "", "answer": None, "reference": None}
+    return Score(**own, **nowhere, threshold=limit.value if limit else None, passed=passed, answer_error=None)
 
 
 def _shortened(content: str) -> str:

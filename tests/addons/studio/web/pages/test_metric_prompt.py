@@ -15,7 +15,7 @@ from evalflow.addons.studio.work.space import open_workspace
 from evalflow.testing import Endpoint
 from tests.addons.studio.web.conftest import Server
 from tests.addons.studio.web.pages.test_metric_form import Shown
-from tests.addons.studio.web.pages.test_metrics import define, field, judge, press, seen
+from tests.addons.studio.web.pages.test_metrics import define, field, press, seen
 
 CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference": "40 pounds"}
 
@@ -73,7 +73,7 @@ def test_rubrics_of_the_library_have_the_form_and_come_back_as_they_were(name: s
 
 @pytest.mark.browser
 def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., Any], pages: Server) -> None:
-    with Endpoint(judge) as endpoint:
+    with Endpoint(lambda _: {"reason": "It names it.", "score": 4}) as endpoint:
         define(pages, "prompted", endpoint.url)
         page = visit("/bots/prompted/metrics/new")
         field(page, "Name").fill("Names the price")
@@ -120,7 +120,10 @@ def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., An
         page.get_by_text("Take a case, or add").click()
         field(page, "Expected answer").fill(CASE["reference"])
         press(page, "Try it")
-        page.locator(".score-line .number").wait_for()
+        page.locator(".score-line .sign.pass").wait_for()
+        answer, expected = (page.locator(".tried .pane").nth(side).bounding_box() for side in (0, 1))
+        assert answer["y"] == expected["y"]
+        assert answer["x"] + answer["width"] < expected["x"]
         assert "40 pounds" in endpoint.requests[-1].text
 
 
