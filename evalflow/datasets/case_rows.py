@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import cast
 
 from evalflow.datasets.fields import FIELDS, is_plain
@@ -14,6 +15,8 @@ from evalflow.records import Case, Context, Message
 from evalflow.values.jsonvalues import as_list, is_object
 
 _CONTEXT = ("text", "title", "path")
+_KEPT = tuple(name for name in FIELDS if name not in ("question", "history"))
+_kept_values = attrgetter(*_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,9 @@ def case_id(values: Mapping[str, object]) -> str:
 
 def case_to_row(case: Case) -> dict[str, object]:
     """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
-    values = {name: getattr(case, name) for name in FIELDS if name not in ("question", "history")}
     return {
-        name: json_value(value)
-        for name, value in values.items()
+        name: value if isinstance(value, str) else json_value(value)
+        for name, value in zip(_KEPT, _kept_values(case), strict=True)
         if value is not None and (value or name not in ("messages", "tags", "vars"))
     } | ({"reference": None} if case.reference is None and is_plain(case.expected) else {})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from evalflow.datasets.parts import Content, ToolOutput, read_content, result_content, tool_call
 from evalflow.records import ApiKeys, Message, SentCall
@@ -32,6 +33,7 @@ _ROLES: Mapping[str, str] = {
     "client": "user",
     "function": "tool",
 }
+_BARE = {"role", "content"}
 _WHO = ("type", "from", "sender", "speaker", "author")
 _WORDS = ("content", "contents", "value", "parts", "text", "message")
 _KNOWN = {"role", *_WHO, *_WORDS, "metadata", "tool_calls", "tool_call_id", "name", "function_call", "refusal"}
@@ -71,12 +73,22 @@ def read_messages(value: object) -> tuple[Message, ...]:
     if listed and len(pairs) == len(listed):
         listed = [{"role": role, "content": content} for role, content in pairs]
     for number, item in enumerate(listed):
+        if _is_bare(item) and not turns.thoughts:
+            turns.messages.append(Message(item["role"], item["content"]))
+            continue
         try:
             for turn in _exchange(item) or (item,):
                 turns.add(turn)
         except ValueError as error:
             raise ValueError(f"item {number}: {error}") from None
     return tuple(turns.messages)
+
+
+def _is_bare(item: object) -> TypeGuard[dict[str, str]]:
+    """Whether a turn is one text of user, assistant or system and no more, as most are: no other form is tried."""
+    if not is_object(item) or item.keys() != _BARE:
+        return False
+    return item["role"] in ("user", "assistant", "system") and isinstance(item["content"], str)
 
 
 class _Turns:
@@ -86,7 +98,7 @@ class _Turns:
         self.messages: list[Message] = []
         self._calls = 0
         self._open: list[tuple[str, str]] = []  # the id and tool of calls without a result
-        self._thoughts: list[str] = []  # of the next message
+        self.thoughts: list[str] = []  # of the next message
 
     def add(self, item: object) -> None:
         if not is_object(item):
@@ -99,15 +111,15 @@ class _Turns:
             self._add_result(ToolOutput(result_content(turn.get("output")), _call_id(turn, "call_id")))
         elif kind_of == "reasoning":
             content = read_content([*as_list(turn.get("summary")), *as_list(turn.get("content"))])
-            self._thoughts += [*content.thoughts, *([content.text] if content.text else [])]
+            self.thoughts += [*content.thoughts, *([content.text] if content.text else [])]
         else:
             self._add_message(turn)
 
     def _add_message(self, item: Mapping[str, object]) -> None:
         role, content = _role(item), _content(item)
         metadata = _metadata(item)
-        if thoughts := [*self._thoughts, *content.thoughts]:
-            metadata, self._thoughts = {"thoughts": "\n".join(thoughts), **(metadata or {})}, []
+        if thoughts := [*self.thoughts, *content.thoughts]:
+            metadata, self.thoughts = {"thoughts": "\n".join(thoughts), **(metadata or {})}, []
         if role == "tool" and not content.results:
             name = item.get("name")
             result = ToolOutput(content, _call_id(item, "tool_call_id"), name if isinstance(name, str) else None)
@@ -136,9 +148,9 @@ class _Turns:
         if not calls:
             return
         if not self.messages or self.messages[-1].role != "assistant":
-            about = {"thoughts": "\n".join(self._thoughts)} if self._thoughts else None
+            about = {"thoughts": "\n".join(self.thoughts)} if self.thoughts else None
             self.messages.append(Message("assistant", "", about))
-            self._thoughts = []
+            self.thoughts = []
         last = self.messages[-1]
         self.messages[-1] = replace(last, api={**(last.api or {}), "tool_calls": [*last.tool_calls, *calls]})
 
