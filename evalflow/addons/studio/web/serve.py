@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import socket
 import webbrowser
@@ -35,6 +36,9 @@ UNGUARDED = (
 )
 DRAIN_S = 3
 """Seconds for open requests to finish after an interrupt."""
+COLLECT_PAGES_AFTER = (20_000, 2, 2)
+"""Thresholds of Python's search for reference cycles. A page that was left is such a cycle, and as old as the visit was
+long, so only the search among all objects frees it; by the thresholds of other commands hundreds of pages pile up."""
 
 
 def serve(
@@ -151,6 +155,9 @@ def require_packages(needed: Sequence[str] = NEEDED, extra: str = "web") -> None
 
 def answer(app: FastAPI, sock: socket.socket, tls: tuple[Path, Path] | None = None) -> None:
     """Serve requests until a signal. `tls`: the files of certificate and key."""
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays, so no search has to look at it again
+    gc.set_threshold(*COLLECT_PAGES_AFTER)
     files: dict[str, Any] = {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])} if tls else {}
     server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S, **files).run(sockets=[sock])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -15,10 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from evalflow.addons.studio.web import serve as serving_module
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.child import Child
-from evalflow.addons.studio.web.serve import require_packages
+from evalflow.addons.studio.web.serve import COLLECT_PAGES_AFTER, answer, require_packages
 from evalflow.errors import UserError
 from tests.addons.studio.web.conftest import Server
 
@@ -74,6 +77,27 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 def test_what_is_not_installed_is_named_with_what_installs_it() -> None:
     with pytest.raises(UserError, match=r"not installed: nothing_of_that_name\n.*python -m pip install .*'nicegui"):
         require_packages(("json", "nothing_of_that_name"))
+
+
+def test_pages_that_were_left_are_freed_early_and_what_is_loaded_is_not_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[tuple[int, int, int], int]] = []
+
+    class Answering:
+        def run(self, sockets: list[socket.socket]) -> None:
+            seen.append((gc.get_threshold(), gc.get_freeze_count()))
+
+    monkeypatch.setattr(serving_module, "server", lambda *_, **__: Answering())
+    before = gc.get_threshold()
+    with socket.socket() as sock:
+        try:
+            answer(FastAPI(), sock)
+        finally:
+            gc.set_threshold(*before)
+    [(thresholds, frozen)] = seen
+    assert thresholds == COLLECT_PAGES_AFTER
+    assert frozen > 100_000
 
 
 def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
