@@ -93,7 +93,7 @@ def facts(cases: int, per_case: int) -> dict[str, Any]:
         **{"ci_method": "t", "pass_rate": 0.5, "pass_rate_low": 0.49, "pass_rate_high": 0.51},
     }
     return {
-        "metrics": [{"name": name, "judged": "judge: j, uncalibrated", **about} for name in METRICS],
+        "metrics": [{"name": name, "title": name, "judged": "judge: j, uncalibrated", **about} for name in METRICS],
         "summary": [{**row, "metric": name} for name in METRICS],
         "gates": [],
         "datasets": {"d": cases},
