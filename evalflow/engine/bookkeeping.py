@@ -216,7 +216,9 @@ def git_commit() -> str | None:
     """The commit of the working directory, with `+` if files have changed; None outside a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, encoding="utf-8", errors="replace", check=True, timeout=5
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     head, changed = None, False

@@ -11,8 +11,10 @@ import pytest
 # What Python's own modules need on this system is loaded before; Windows has other ones in their place.
 ELSEWHERE = """
 import asyncio, concurrent.futures, http.client, multiprocessing.pool, os, platform, shutil, signal, ssl, subprocess
-import sys, tempfile, threading, webbrowser
+import sys, tempfile, threading, warnings, webbrowser
 import aiohttp, filelock, lap, openai, polars
+
+warnings.filterwarnings("error", category=EncodingWarning, module="evalflow")  # the default there is a code page
 
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog"):
     sys.modules[name] = None
@@ -45,7 +47,8 @@ for words in (
 
 @pytest.mark.slow
 def test_the_core_needs_nothing_that_only_posix_has(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-X", "warn_default_encoding", "-c", ELSEWHERE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended ")]
     codes = ["0", "0", "0", "0", "3"]  # the last one has no answer, and so no score
     assert [code for _, code in ended] == codes, done.stdout + done.stderr

@@ -417,9 +417,13 @@ def test_output_that_is_lost_to_a_full_disk_is_no_success(program: Program) -> N
     assert done.stderr == "error: standard output cannot be written: No space left on device\n"
 
 
-def test_a_terminal_without_unicode_gets_question_marks(program: Program) -> None:
-    done = program("dataset=rag", "metric=exact_match", "limit=3", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+@pytest.mark.parametrize(("encoding", "dot"), [("ascii", b"?"), ("cp1252", b"\xb7")])
+def test_a_terminal_without_unicode_gets_question_marks(encoding: str, dot: bytes, program: Program) -> None:
+    words = [sys.executable, "-m", "evalflow", "dataset=rag", "metric=exact_match", "limit=3"]
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = subprocess.run(words, cwd=program.folder, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
+    assert b"3/3 scores " + dot in done.stderr
 
 
 def test_a_folder_that_holds_a_run_is_not_written_again(program: Program) -> None:

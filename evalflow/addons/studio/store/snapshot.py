@@ -129,6 +129,8 @@ def _run_client(program: str, url: URL, arguments: Sequence[str]) -> None:
     environment = {**os.environ, **({"PGPASSWORD": str(url.password)} if url.password is not None else {})}
     shown = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
     command = [found, "--no-owner", "--no-privileges", "--no-password", f"--dbname={shown}", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - no shell
+    done = subprocess.run(  # noqa: S603 - no shell
+        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode != 0:
         raise InfrastructureError(f"{program} failed: {done.stderr.strip()}")
