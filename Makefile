@@ -148,5 +148,6 @@ $(VENV)-lowest/.ready: pyproject.toml | $(VENV)-uv/.ready
 	@$(VENV)-uv/bin/uv venv --quiet --clear --python $(PYTHON) $(VENV)-lowest
 	@$(VENV)-uv/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct \
 		-e '.[inspect,javascript,lexical,objects,postgres,sql]' \
-		$$(grep -E '^(anyio|hypothesis|pytest|pytest-xdist|xlsxwriter)==' constraints.txt)
+		$$(grep -E '^(anyio|hypothesis|pytest|pytest-xdist|xlsxwriter)==' constraints.txt) \
+		$$(grep -ohE '"(scipy|sqlalchemy)>=[^"]+"' pyproject.toml | tr -d '"')
 	@touch $@

@@ -17,7 +17,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _ENTITY = re.compile(r"&(#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")
 _LINE_END = re.compile(r"[ \t]+\n")
 _GAP = re.compile(r"\n{3,}")
-_BLOCKS = ("dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
+_BLOCKS = ("div", "dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
 _PAGE = "page_content"  # of LangChain's documents
 _TEXTS = ("text", _PAGE, "content")
 _PATHS = ("path", "source", "url", "file_path")
@@ -40,7 +40,7 @@ def html_text(source: str) -> str:
 
 @cache
 def _parser() -> Any:
-    """Configure which elements begin a new line; otherwise inscriptis joins the entries of a definition list."""
+    """Configure which elements begin a new line, without indentation; inscriptis would join those of a `dl`."""
     css: Any = import_module("inscriptis.css_profiles").RELAXED_CSS_PROFILE
     return import_module("inscriptis.model.config").ParserConfig(css | dict.fromkeys(_BLOCKS, css["figcaption"]))
 

@@ -16,6 +16,7 @@ from evalflow.values.contexts import contexts, html_text
         ("<table><tr><th>Age</th><th>Fee</th></tr><tr><td>18</td><td>5</td></tr></table>", "Age  Fee\n18   5"),
         ("<dl><dt>E07</dt><dd>No signal.</dd><dt>E12</dt><dd>Too hot.</dd></dl>", "E07\nNo signal.\nE12\nToo hot."),
         ("a<br>b", "a\nb"),
+        ("<div>one</div><div>two <div>three</div></div>", "one\ntwo\nthree"),
         ("<script>alert(1)</script><p>seen</p>", "seen"),
         ("<!-- nothing --><p></p>", ""),
         ("20&nbsp;&euro; &lt;b&gt;", "20\xa0€ <b>"),
