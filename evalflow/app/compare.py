@@ -69,7 +69,7 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))
     if not given:
-        raise UserError(Problem("compare with what?", "command line", _another_than(find_run(None))))
+        raise UserError(Problem("name a second run to compare with", "command line", _another_than(find_run(None))))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
     expect_two(a, b)
     return b.folder.path, [(expect_scores(a), expect_scores(b))]

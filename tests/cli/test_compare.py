@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,7 @@ def test_other_versions_prompts_and_judges_are_named_together(program: Program, 
 def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     assert "this is one run, not two" in program("compare", two[1]).stderr
     refused = program("compare").stderr
-    assert "compare with what?" in refused
+    assert "name a second run to compare with" in refused
     assert refused.rstrip().endswith(f"python -m evalflow compare outputs/runs/{Path(two[0]).name}")
     assert "this is not a folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
@@ -214,6 +215,20 @@ def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     document = json.loads(program("compare", *two, "--unpaired", "--json").stdout)
     assert (document["paired"], document["flips"], document["rows"][0]["n"]) == (False, [], 25)
     assert "12 cases are in both runs" in document["notes"][0]
+
+
+def test_the_same_cases_under_two_names_are_compared_as_the_hint_says(program: Program) -> None:
+    for name, right in (("a", 12), ("b", 3)):
+        program.write(f"{name}.jsonl", *({**row, "id": None} for row in cases(right)))
+        assert program("new", "dataset", name, "--path", f"{name}.jsonl").returncode == 0
+        assert program(f"dataset={name}", "metric=exact_match").returncode == 0
+    folders = sorted((program.folder / "outputs" / "runs").iterdir())
+    refused = program("compare", str(folders[0]))
+    [hint] = re.findall(r"give it that name: python -m evalflow (.*?);", refused.stderr)
+    assert program(*shlex.split(hint)).returncode == 0
+    done = program("compare", str(folders[0]))
+    assert done.returncode == 0, done.stderr
+    assert "12 cases" in done.stdout
 
 
 def test_runs_without_a_score_are_not_sent_to_other_samples(program: Program) -> None:

@@ -301,12 +301,23 @@ def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: 
     return f"{where}: people labelled {_labelled(row)}, and correct nothing: {row.uncorrected}{more}"
 
 
+def _named_alike(pair: tuple[SavedRun, SavedRun]) -> str:
+    """How to run the second again if its cases are those of the first under another name; "" if the names are equal."""
+    first, second = (list(run.manifest.datasets) for run in pair)
+    keys = list(pair[1].manifest.config["dataset"])
+    if len(first) != 1 or len(keys) != 1 or first == second:
+        return ""
+    again = command(*pair[1].manifest.overrides, f"++dataset.{keys[0]}.name={first[0]}")
+    return f"if {second[0]} has the cases of {first[0]} with other answers, give it that name: {again}"
+
+
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
     """Return the problem of runs without common rows; `apart`: whether each has cases that the other lacks."""
     what = "the runs have no scored case in common"
     hint = f"why cases have no score: {command('cases', pair[0].folder.path, '--failed')}"
     if apart:
         hint = "two samples of different cases: compare ... --unpaired"
+        hint = f"{_named_alike(pair)}; {hint}" if _named_alike(pair) else hint
     if how.unpaired:
         what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
     return Problem(what, " and ".join(run.name for run in pair), hint)
