@@ -330,7 +330,7 @@ def unseen(s: Sample, level: float) -> float:
 def _labels_suffice(s: Sample) -> str:
     """The reason to use the labels alone; empty if the judge helps."""
     if s.unlabelled.size < 2:
-        return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
+        return "every answer has one" if not s.unlabelled.size else "all answers but one have one"
     if constant(np.concatenate([s.judged, s.unlabelled])):
         return "the judge gives all answers one score"
     if s.weights is not None and constant(s.labels - s.judged):  # `unseen_variance` alone would be too small

@@ -410,7 +410,7 @@ def test_what_the_run_did_not_score_is_left_out(lab: Lab) -> None:
     evaluate(lab, cases(), "metric=likes", "limit=40")
     document = calibrated(lab, *map(label, range(60)), {**label(1), "metric": "grade", "value": 3})
     assert (document["left_out"]["not_in_run"], document["left_out"]["other_metrics"]) == (20, 1)
-    assert document["rows"][0]["corrected"]["method"].endswith("labels alone, no answer is without one")
+    assert document["rows"][0]["corrected"]["method"].endswith("labels alone, every answer has one")
 
 
 def test_too_few_labels_give_no_estimate_and_exit_2(lab: Lab) -> None:

@@ -169,7 +169,7 @@ def test_runs_that_nobody_tells_apart_keep_their_own_bound():
     every = corrected_difference((judged, judged**2), (people[:20], people[:20]), bounded=True)
     assert every is not None
     assert (every.difference, every.low) == (0, -(every.high or 0))
-    assert every.method == "rule_of_three: 20 of 20 cases alike, labels alone, no answer is without one"
+    assert every.method == "rule_of_three: 20 of 20 cases alike, labels alone, every answer has one"
 
 
 def test_a_judge_that_sees_no_difference_leaves_it_to_the_labels():
@@ -244,9 +244,9 @@ def test_all_labels_equal_have_an_interval_only_where_they_are_shares():
 def test_every_answer_labelled_leaves_nothing_to_predict():
     labels, judged, _ = drawn(5, 60)
     found = corrected_mean(labels, judged, [])
-    assert found.method == "wilson: labels alone, no answer is without one"
+    assert found.method == "wilson: labels alone, every answer has one"
     assert found.estimate == labels.mean()
-    assert corrected_mean(labels, judged, [1.0]).method.endswith("one answer is without one")
+    assert corrected_mean(labels, judged, [1.0]).method.endswith("all answers but one have one")
 
 
 def test_labels_in_one_cluster_say_nothing_of_others():
