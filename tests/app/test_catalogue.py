@@ -97,3 +97,16 @@ def test_what_is_broken_in_a_dataset_is_said_in_place_of_a_command(
     suggested = Catalogue(everything).suggest(find_option("mine", everything))
     assert suggested.command is None
     assert fault in suggested.note
+
+
+def test_a_metric_is_tried_on_your_own_cases_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "conf" / "dataset"
+    folder.mkdir(parents=True)
+    (folder / "zoo.yaml").write_text("# @package dataset.zoo\npath: zoo.jsonl\n", encoding="utf-8")
+    (tmp_path / "zoo.jsonl").write_text('{"question": "Q?", "answer": "A."}\n', encoding="utf-8")
+    everything = options(None)
+    suggested = Catalogue(everything).suggest(find_option("metric/relevance", everything)).command or ""
+    assert "dataset=zoo metric=relevance" in suggested
+    suggested = Catalogue(everything).suggest(find_option("metric/faithfulness", everything)).command or ""
+    assert "dataset=rag metric=faithfulness" in suggested

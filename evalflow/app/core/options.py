@@ -18,7 +18,7 @@ from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
-from evalflow.paths import GROUPS, conf_dirs
+from evalflow.paths import GROUPS, conf_dirs, share_dir
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 from evalflow.values.jsonvalues import as_list, as_map, is_object, look_up
 
@@ -196,11 +196,11 @@ class Catalogue:
         return calls.high == 0 or tasks <= EVIDENCE_TASKS | {EMBED}
 
     def matches(self, metric: Option) -> list[DatasetMatch]:
-        """The datasets that have the fields a metric needs, the best first."""
+        """The datasets that have the fields a metric needs, the best first: your own before sample data."""
         needs = {need for one in self._parts(metric) or [metric] for need in one.needs}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
-        found: list[tuple[tuple[bool, bool, bool], DatasetMatch]] = []
+        found: list[tuple[tuple[bool, bool, bool, bool], DatasetMatch]] = []
         for name, cases in self._cases.items():
             paired = self._is_paired(metric, name)
             if not cases or (not paired and (not needs or needs & _OF_ANY_SHAPE)):
@@ -211,7 +211,8 @@ class Catalogue:
                 if enough(_has(case, need, demo=demo) for case in cases for need in needs):
                     one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
                     other_task = not paired and any(_has(case, field, demo=False) for case in cases for field in others)
-                    found.append(((one_turn, demo, other_task), DatasetMatch(name, demo)))
+                    sample = self._options["dataset", name].file.is_relative_to(share_dir())
+                    found.append(((one_turn, demo, sample, other_task), DatasetMatch(name, demo)))
                     break
         return [match for _, match in sorted(found, key=lambda one: one[0])]
 
