@@ -1,4 +1,4 @@
-"""docs/security.md names tests that exist."""
+"""docs/security.md names tests that exist, and leaves out no requirement of the chapters that it has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ import re
 from tests.docs.test_readme import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+LAST = (
+    *("3.2.2", "3.3.4", "3.4.6", "3.5.5", "3.7.2"),
+    *("6.1.3", "6.2.12", "6.3.4", "6.4.4", "6.5.5", "6.6.3", "6.8.4"),
+    *("7.1.3", "7.2.4", "7.3.2", "7.4.5", "7.5.2", "7.6.2"),
+    *("8.1.2", "8.2.3", "8.3.1", "8.4.1"),
+    *("16.1.1", "16.2.5", "16.3.4", "16.4.3", "16.5.3"),
+)
+"""The last requirement of levels 1 and 2 of each section; those of level 3 follow it."""
+
+
+def test_every_requirement_of_the_chapters_is_there() -> None:
+    named: set[str] = set()
+    for cell in re.findall(r"(?m)^\| (\d[\d., to]*) \|", PAGE):
+        for part in cell.split(", "):
+            first, _, last = part.partition(" to ")
+            section, _, number = first.rpartition(".")
+            named |= {f"{section}.{at}" for at in range(int(number), int((last or first).rpartition(".")[2]) + 1)}
+    for last in LAST:
+        section, _, number = last.rpartition(".")
+        assert {f"{section}.{at}" for at in range(1, int(number) + 1)} <= named, section
 
 
 def test_each_requirement_that_is_met_names_tests_that_exist() -> None:
