@@ -57,19 +57,23 @@ def test_a_stolen_id_is_worth_nothing_without_the_session(server: PublicServer) 
 
 
 def test_a_page_ends_with_its_session_and_with_its_rights(server: PublicServer) -> None:
-    changes: list[tuple[str, str, dict[str, Any]]] = [
+    with working_in(server.folder) as space:
+        projects.create_project(space, "desk")
+        projects.set_role(space.in_project("desk"), "vera", "editor")
+    changes: list[tuple[str, str, dict[str, Any] | None]] = [
         ("PUT", "/projects/default/members/vera", {"role": "editor"}),
+        ("DELETE", "/projects/desk/members/vera", None),
         ("PATCH", "/users/vera", {"is_disabled": True}),
     ]
     with server.client(Cookie=server.sign_in("olga")) as owner:
 
-        def change(method: str, path: str, body: dict[str, Any]) -> None:
-            seen = owner.get(f"{API}{path}").headers.get("ETag", '"1"')
-            assert owner.request(method, f"{API}{path}", json=body, headers={"If-Match": seen}).status_code == 200
+        def change(method: str, path: str, body: dict[str, Any] | None) -> None:
+            seen = {"If-Match": owner.get(f"{API}{path}").headers.get("ETag", '"1"'), "X-Requested-With": "test"}
+            assert owner.request(method, f"{API}{path}", json=body, headers=seen).status_code in (200, 204)
 
-        async def watch(asked: tuple[str, str, dict[str, Any]]) -> str:
+        async def watch(asked: tuple[str, str, dict[str, Any] | None]) -> str:
             vera = await asyncio.to_thread(server.sign_in, "vera")
-            page = await asyncio.to_thread(server.open, vera)
+            page = await asyncio.to_thread(server.open, vera, "/p/desk/runs" if "desk" in asked[1] else "/runs")
             async with server.socket(vera) as own:
                 assert await emit(own, "handshake", handshake(page)) == [True]
                 await asyncio.to_thread(change, *asked)
@@ -80,6 +84,9 @@ def test_a_page_ends_with_its_session_and_with_its_rights(server: PublicServer) 
 
         for asked in changes:
             vera = asyncio.run(watch(asked))
+            if "desk" in asked[1]:
+                with server.client(Cookie=vera) as removed:
+                    assert [removed.get(path).status_code for path in ("/p/desk/runs", "/runs")] == [403, 200]
         with server.client(Cookie=vera) as disabled:
             assert disabled.get("/runs", headers={"Sec-Fetch-Mode": "navigate"}).headers["Location"] == (
                 "/sign-in?next=%2Fruns"
