@@ -143,9 +143,24 @@ class StoredFolder:
             raise UserError(Problem(what, self._where, "rename one of them")) from None
         with self._telling(one.path), completed(copy) as draft, draft.open("wb") as file:
             for begin in range(0, one.size, _PART):
-                file.write(self._store.get(one.path, options=self._part(one, begin)).bytes())
+                for chunk in self._chunks(one, begin):
+                    file.write(chunk)
         write_atomically(tag, one.tag)
         return copy
+
+    def _chunks(self, one: Stored, begin: int) -> Iterator[bytes]:
+        """The content of a part. InfrastructureError if it is not as long as the storage says, before more is read."""
+        size = min(_PART, one.size - begin)
+        left = size
+        for chunk in self._store.get(one.path, options=self._part(one, begin)).stream():
+            left -= len(chunk)
+            if left < 0:
+                break
+            yield chunk
+        if left:
+            how = "longer" if left < 0 else "shorter"
+            what = f"{self.address}/{one.path} is {how} than its size of {one.size:,} bytes"
+            raise InfrastructureError(what, "write it again; nothing was kept")
 
     def _part(self, one: Stored, begin: int) -> GetOptions:
         """Return the options that request a part of an object if it has not changed."""

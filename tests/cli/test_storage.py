@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,15 @@ def test_a_file_in_several_parts_is_read_whole(there: str, monkeypatch: pytest.M
     with pytest.raises(InfrastructureError, match="try it again"):
         folder.fetch(before)
     assert not (folder.copy / "b.txt").exists()
+
+
+def test_storage_that_lies_about_a_size_is_not_believed(there: str) -> None:
+    folder = StoredFolder(there, "test")
+    folder.write("a.txt", b"1234567")
+    for said, how in ((3, "longer"), (40, "shorter")):
+        with pytest.raises(InfrastructureError, match=rf"a\.txt is {how} than its size of {said} bytes"):
+            folder.fetch(replace(folder.head("a.txt"), size=said))
+    assert not list(folder.copy.rglob("*"))
 
 
 def test_storage_that_says_nothing_is_not_waited_for_for_ever(there: str, monkeypatch: pytest.MonkeyPatch) -> None:
