@@ -12,6 +12,7 @@ from evalflow.addons.studio.web.security.guards import note_fields, refuse, rout
 from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC
 from evalflow.addons.studio.web.security.projects import PREFIX, UNKNOWN
 from evalflow.addons.studio.web.security.token import OPEN_PATHS
+from evalflow.addons.studio.web.security.turns import KeyTurns, refuse_waiting
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.addons.studio.work.identities import NO_SECOND_FACTOR
 from evalflow.addons.studio.work.projects import list_projects
@@ -51,6 +52,7 @@ class SignedIn:
     def __init__(self, app: ASGIApp, *, has_second_factor: bool = False) -> None:
         self.app = app
         self._has_second_factor = has_second_factor
+        self._turns = KeyTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -62,7 +64,12 @@ class SignedIn:
         connection = HTTPConnection(scope)
         workspace: Workspace = connection.state.workspace
         try:
-            identity, actor = await _identity(connection, workspace)
+            claimed = _claimed(connection, workspace)
+            async with self._turns.turn(f"{claimed.kind} {claimed.key}" if claimed else None) as is_mine:
+                if not is_mine:
+                    await refuse_waiting(scope, receive, send)
+                    return
+                identity, actor = await _known(connection, workspace, claimed)
             if actor and actor.is_owner and identity and identity.kind == "user" and not self._has_second_factor:
                 raise ForbiddenError(NO_SECOND_FACTOR)
         except ForbiddenError as error:
@@ -89,11 +96,10 @@ def _is_for_everybody(scope: Scope) -> bool:
     return method in ("GET", "HEAD") and (path in FOR_EVERYBODY or scope["path"].startswith("/assets/"))
 
 
-async def _identity(connection: HTTPConnection, workspace: Workspace) -> tuple[Identity, Actor] | tuple[None, None]:
-    """The identity of a request, and who that is now; None if it has no valid key.
+def _claimed(connection: HTTPConnection, workspace: Workspace) -> Identity | None:
+    """The identity that a request claims to have; None without a key.
 
-    A token counts more than the name that the proxy sends, and that more than a cookie. Raises ForbiddenError if the
-    proxy names somebody without an account, or one that is disabled.
+    A token counts more than the name that the proxy sends, and that more than a cookie.
     """
     address = connection.client.host if connection.client else ""
     note_fields(connection.scope, address=address)  # of the person, also behind a proxy
@@ -101,19 +107,27 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> tuple[I
     key = session_key(connection)
     user = getattr(connection.state, "proxy_user", None)
     if scheme.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
-        identity = identity_of(workspace, "token", token.strip(), address)
-    elif user:
-        identity = identity_of(workspace, "user", user, address)
-    elif key:
-        identity = identity_of(workspace, "session", key, address)
-    else:
+        return identity_of(workspace, "token", token.strip(), address)
+    if user:
+        return identity_of(workspace, "user", user, address)
+    return identity_of(workspace, "session", key, address) if key else None
+
+
+async def _known(
+    connection: HTTPConnection, workspace: Workspace, identity: Identity | None
+) -> tuple[Identity, Actor] | tuple[None, None]:
+    """The identity of a request, and who that is now; None if its key is not valid.
+
+    Raises ForbiddenError if the proxy names somebody without an account, or one that is disabled.
+    """
+    if identity is None:
         return None, None
     try:
         actor = await to_thread.run_sync(identity)
     except SignedOutError:
         if identity.kind == "user":
-            await to_thread.run_sync(_note_stranger, workspace, address)
-            what = f"you are signed in as {user!r}, who has no account here, or a disabled one"
+            await to_thread.run_sync(_note_stranger, workspace, identity.address)
+            what = f"you are signed in as {identity.key!r}, who has no account here, or a disabled one"
             raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
         return None, None
     note_fields(connection.scope, user=actor.name)

@@ -45,7 +45,7 @@ class FairTurns:
             return
         turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns())
         if turns.waiting >= WAITING:
-            await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
+            await refuse_waiting(scope, receive, send)
             return
         turn = _RequestTurn(turns, send)
         await turn.begin()
@@ -53,6 +53,33 @@ class FairTurns:
             await self.app(scope, receive, turn.send)
         finally:
             turn.end()
+
+
+class KeyTurns:
+    """Lets requests with one key wait for each other until it is known who sends them, which takes a thread."""
+
+    def __init__(self) -> None:
+        self._keys = WeakValueDictionary[str, _PersonalTurns]()
+
+    @asynccontextmanager
+    async def turn(self, key: str | None) -> AsyncGenerator[bool]:
+        """Wait for a turn; False if too many wait already. Requests without a key need none."""
+        if key is None:
+            yield True
+            return
+        turns = self._keys.get(key) or self._keys.setdefault(key, _PersonalTurns())
+        if turns.waiting >= WAITING:
+            yield False
+            return
+        turns.waiting += 1
+        try:
+            await turns.free.acquire()
+        finally:
+            turns.waiting -= 1
+        try:
+            yield True
+        finally:
+            turns.free.release()
 
 
 class EventTurns:
@@ -80,6 +107,11 @@ class EventTurns:
             await asyncio.sleep(time.monotonic() - began)
         finally:
             turns.free.release()
+
+
+async def refuse_waiting(scope: Scope, receive: Receive, send: Send) -> None:
+    """429: too many wait already."""
+    await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
 
 
 def _person(scope: Scope) -> str | None:

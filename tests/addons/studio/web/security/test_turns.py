@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.security import turns
-from evalflow.addons.studio.web.security.turns import AT_ONCE, EventTurns, FairTurns
+from evalflow.addons.studio.web.security.turns import AT_ONCE, EventTurns, FairTurns, KeyTurns
 from evalflow.addons.studio.work.access import Actor
 from evalflow.addons.studio.work.sessions import Identity
 from evalflow.addons.studio.work.space import Workspace
@@ -122,6 +122,33 @@ def test_whoever_reads_events_or_reads_slowly_keeps_no_turn(server: Server, held
         assert server.ask("GET", "/rows", Person="vera").body == b"0\n1\n2\n"
         held.may_go.set()
         assert {one.result().body for one in streams} == {b"data: 1\n\n"}
+
+
+@pytest.mark.anyio
+async def test_requests_with_one_key_wait_until_it_is_known_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at a key takes a thread, which others need too."""
+    monkeypatch.setattr(turns, "WAITING", 10)
+    keys, busy, most, told = KeyTurns(), 0, 0, list[bool]()
+
+    async def ask(key: str | None) -> None:
+        nonlocal busy, most
+        async with keys.turn(key) as is_mine:
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0)
+            busy -= 1
+            told.append(is_mine)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(20):
+            tasks.create_task(ask("vera's"))
+    assert (told.count(True), told.count(False)) == (10 + AT_ONCE, 8 - AT_ONCE + 2)
+    most = 0
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(3):
+            for key in (f"key {number}", None):
+                tasks.create_task(ask(key))
+    assert most == 6, "others do not wait"
 
 
 @pytest.mark.anyio
