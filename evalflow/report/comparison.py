@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import PurePath
 
 from rich.console import Console
 from rich.text import Text
@@ -55,6 +56,7 @@ from evalflow.summary.families import Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
 from evalflow.summary.preferences import PeoplePreference
 from evalflow.summary.verdicts import LEVEL
+from evalflow.values.jsonvalues import as_map
 
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
@@ -149,13 +151,25 @@ class Comparison:
 
     @cached_property
     def sides(self) -> tuple[str, str]:
-        """Names of the two runs: their titles, else their bots' titles, if these differ; else A and B."""
+        """Names of the two runs: their titles, their bots' titles, or the files of recorded answers; else A and B.
+
+        The first of these that differ.
+        """
         a, b = self.runs
-        bots = (manifest.bot_title for manifest in self.runs.values())
-        for one, other in ((self.titles.get(a, ""), self.titles.get(b, "")), tuple(bots)):
+        bots = tuple(manifest.bot_title for manifest in self.runs.values())
+        files = tuple(map(_recorded_in, self.runs.values()))
+        for one, other in ((self.titles.get(a, ""), self.titles.get(b, "")), bots, files):
             if one and other and one != other:
                 return cut(plain_line(one), _SIDE), cut(plain_line(other), _SIDE)
         return SIDES
+
+    def titled(self, run: str) -> str:
+        """A run's title, else its bot's; answers without one have the names of the files they are recorded in."""
+        manifest = self.runs[run]
+        if title := self.titles.get(run) or as_map(manifest.config.get("target")).get("title"):
+            return plain_line(str(title))
+        files = _recorded_in(manifest)
+        return plain_line(f"{manifest.bot_title} in {files}" if files else manifest.bot_title)
 
     def named(self, metric: str) -> str:
         """A metric's title in a sentence, in quotes if it is more than a word."""
@@ -206,6 +220,13 @@ class Comparison:
         }
 
 
+def _recorded_in(manifest: Manifest) -> str:
+    """The names of the files with a run's recorded answers; empty if it asked a bot."""
+    if as_map(manifest.config.get("target")).get("kind") != "recorded":
+        return ""
+    return ", ".join(PurePath(file).name for facts in manifest.datasets.values() for file in facts.files)
+
+
 def _about(manifest: Manifest) -> dict[str, object]:
     keys = ("run_id", "started_at", "status", "overrides", "git_commit")
     return {**{key: getattr(manifest, key) for key in keys}, "target": manifest.target.name}
@@ -218,8 +239,7 @@ def print_comparison(console: Console, found: Comparison) -> None:
     print_lines(console, found.preferred)
     if not found.several:
         for label, name in zip("AB", found.runs, strict=True):
-            title = found.titles.get(name) or found.runs[name].bot_title
-            console.print(literal(f"{label}  {plain_line(title)}, {name}", style="dim"), soft_wrap=True)
+            console.print(literal(f"{label}  {found.titled(name)}, {name}", style="dim"), soft_wrap=True)
         print_lines(console, (f"changed: {line}" for line in found.changes))
         print_lines(console, judge_change_lines(found))
     print_lines(console, found.judges, "dim")

@@ -40,6 +40,8 @@ def two(program: Program) -> tuple[str, str]:
 def test_two_runs(program: Program, two: tuple[str, str]) -> None:
     done = program("compare", *two)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("b.jsonl is better than a.jsonl: ")
+    assert f"A  Recorded answers in a.jsonl, {Path(two[0]).name}" in done.stdout
     [row] = [line for line in done.stdout.splitlines() if line.startswith(" exact_match")]
     assert row.split()[-1] == "better"
     assert len(row) <= 80
