@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.app.core.calibration import rank_again
+from evalflow.app.core.labels import people_of_run
 from evalflow.app.core.rederive import rewrite
 from evalflow.app.core.saved import answered_rows, find_folder, find_run, jobs_of, open_run
 from evalflow.app.core.sweep import write_sweep
@@ -24,8 +25,9 @@ from evalflow.paths import shown
 from evalflow.records import CUT_OFF
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
-from evalflow.report.results_csv import ABOUT_ANSWER, AnsweredCase, as_answered
+from evalflow.report.results_csv import ABOUT_ANSWER, COLUMNS, AnsweredCase, as_answered
 from evalflow.report.wording import counted, literal, number, percent, print_json
+from evalflow.summary.labelled_cells import counted_pass, with_people
 from evalflow.summary.rows import rows_of
 
 
@@ -97,15 +99,16 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     """Show the cases that match the options, in input order, each with the answers of all targets."""
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
-    folder = find_run(options.run, "cases").folder
+    run = find_run(options.run, "cases")
+    folder = run.folder
     if not folder.scores.is_file():
         where = folder.path
         hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"
         raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
-    scores = _matching(pl.scan_parquet(folder.scores), folder, options)
+    scores = _matching(with_people(run.scores(), people_of_run(run)), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids
-    shown = list(case_rows(folder, scores, wanted))
+    shown = list(case_rows(folder, scores, wanted, (*COLUMNS, "human", "human_passed")))
     if options.json:
         return print_json(console, {"n": ids.height, "cases": shown})
     for case in shown:
@@ -134,7 +137,7 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
     if options.cut_off:
         scores = scores.filter(pl.col("finish_reason") == CUT_OFF)
     if options.failed:
-        failed = (pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True)
+        failed = (pl.col("status") == "error") | ~counted_pass().fill_null(value=True)
         scores = scores.filter(failed & pl.col("member_of").is_null())
     return scores
 
@@ -152,9 +155,11 @@ def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
     return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
 
 
-def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
+def case_rows(
+    folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame, columns: Sequence[str] = COLUMNS
+) -> Iterator[dict[str, Any]]:
     """Each wanted case with the answers of all targets and its scores; the keys are those of `cases --json`."""
-    yield from map(_described, answered_rows(open_run(folder), scores, set(wanted.iter_rows())))
+    yield from map(_described, answered_rows(open_run(folder), scores, set(wanted.iter_rows()), columns))
 
 
 def _described(row: AnsweredCase) -> dict[str, Any]:
@@ -175,7 +180,7 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "expected": case.expected,
         "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],
         "scores": [
-            {key: score[key] for key in _SCORE_KEYS}
+            {key: score[key] for key in (*_SCORE_KEYS, "human", "human_passed") if key in score}
             | {"value": json.loads(score["value"] or "null"), "steps": json.loads(score["steps"] or "[]")}
             for score in row.scores
         ],

@@ -49,8 +49,9 @@ from evalflow.report.wording import (
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
-from evalflow.summary.agreement import Raters, people_of
+from evalflow.summary.agreement import Raters
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
+from evalflow.summary.labelled_cells import answers_of_people
 from evalflow.summary.rows import Detail
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
@@ -85,8 +86,8 @@ class Calibration:
 
     @property
     def people(self) -> pl.DataFrame:
-        """People's labels of each labelled case: dataset, metric, case_id, human, accepted."""
-        return people_of(pl.concat([row.answers for row in self.rows]))
+        """People's labels of each labelled answer, of `answers_of_people`."""
+        return answers_of_people(pl.concat([row.answers for row in self.rows]))
 
     @property
     def who(self) -> str:

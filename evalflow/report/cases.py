@@ -23,6 +23,7 @@ from evalflow.report.page import ending_words
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
+from evalflow.summary.labelled_cells import counted_pass, counted_score, with_people
 from evalflow.targets.conversation import SIMULATION, ending_of
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
 from evalflow.values.trajectories import trajectory_text
@@ -34,23 +35,27 @@ _CONTEXT = 600
 
 
 def most_informative(
-    scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], most: int = MAX_CASES
+    scores: pl.LazyFrame,
+    metrics: Mapping[str, MetricConfig],
+    most: int = MAX_CASES,
+    people: pl.DataFrame | None = None,
 ) -> Collection[CaseKey] | None:
     """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
 
-    Ties are in input order. Members of a panel are ignored.
+    Ties are in input order. Members of a panel are ignored. `people`, of `answers_of_people`, decide on the answers
+    that they labelled.
     """
     if scores.select(pl.len()).collect().item() <= most:
         return None  # cheap check first: every case has at least one score
     lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]
     ranked = (
-        scores.filter(pl.col("member_of").is_null())
+        with_people(scores.filter(pl.col("member_of").is_null()), people)
         .with_row_index("place")
         .group_by("dataset", "case_id")
         .agg(
-            failed=pl.col("passed").not_().any(),
+            failed=counted_pass().not_().any(),
             error=(pl.col("status") == "error").any(),
-            worst=pl.when(pl.col("metric").is_in(lower)).then(-pl.col("score")).otherwise("score").min(),
+            worst=pl.when(pl.col("metric").is_in(lower)).then(-counted_score()).otherwise(counted_score()).min(),
             place=pl.col("place").min(),
         )
         .sort("failed", "error", "worst", "place", descending=[True, True, False, False], nulls_last=True)
@@ -285,6 +290,10 @@ def _print_score(console: Console, score: Mapping[str, Any]) -> None:
     path = f", {score['path']}" if score.get("path") else ""
     head = Text.assemble((plain(score["metric"]), "bold magenta"), rest, (path, "dim"))
     console.print(head)
+    if score.get("human") is not None:
+        said = {True: " passes", False: " fails", None: ""}[score["human_passed"]]
+        people = f"people: {number(score['human'])}{said}, which counts instead"
+        console.print(Padding(literal(people, style="bold"), (0, 0, 0, 2)))
     for text in (score["reason"], score["error"]):
         if text:
             console.print(Padding(literal(text), (0, 0, 0, 2)))

@@ -38,14 +38,13 @@ from evalflow.report.wording import (
     table_of,
     varying,
 )
-from evalflow.summary.pairing import KEY
+from evalflow.summary.labelled_cells import counted_pass, counted_score, with_people
 from evalflow.summary.rows import GateOutcome, SummaryRow
 
 if TYPE_CHECKING:
     from evalflow.engine.bookkeeping import Tally
 
 _WORST = 3
-_HALF = 0.5
 _NAME_WIDTH = 20
 _NUMBERS = 61
 _GRADES = 7
@@ -108,19 +107,13 @@ def worst_cases(
     """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
 
     Failed cells come first, then those worst within their metric. `people` are those of a `Calibration`: their label
-    of an answer replaces the judge's score.
+    of an answer replaces the judge's score of it.
     """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
-    cells = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
-    if people is None:
-        cells = cells.with_columns(judged=pl.lit(None, pl.Float64))
-    else:
-        accepted = pl.when(pl.col("passed").is_not_null()).then(pl.col("accepted") >= _HALF)
-        cells = cells.join(people.lazy(), on=KEY, how="left", maintain_order="left").with_columns(
-            judged=pl.when(pl.col("human").is_not_null()).then("score"),
-            score=pl.coalesce("human", "score"),
-            passed=pl.coalesce(accepted, "passed"),
-        )
+    cells = with_people(scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null()), people)
+    cells = cells.with_columns(
+        judged=pl.when(pl.col("human").is_not_null()).then("score"), score=counted_score(), passed=counted_pass()
+    )
     is_lower = pl.col("metric").is_in(lower)
     badness = pl.when(is_lower).then(pl.col("score")).otherwise(-pl.col("score"))
     perfect = pl.when(is_lower).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)

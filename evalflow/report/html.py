@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TextIO
 
+from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
@@ -134,7 +135,12 @@ def _proofs(manifest: Manifest) -> list[tuple[str, PageTable]]:
 
 def _worst(run: Reported) -> list[WorstCase]:
     directions = {name: config.direction for name, config in run.metrics.items()}
-    return worst_cases(run.scores, directions, run.calibration.people if run.calibration else None, _PRINTED)
+    return worst_cases(run.scores, directions, _people(run), _PRINTED)
+
+
+def _people(run: Reported) -> pl.DataFrame | None:
+    """People's labels of the run's answers."""
+    return run.calibration.people if run.calibration else None
 
 
 def _without_ids(worst: Sequence[WorstCase], details: Sequence[Detail]) -> set[tuple[str, str]]:
@@ -201,7 +207,7 @@ def write_reports(folder: Path, run: Reported) -> None:
         index, details = (
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
-        explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics))
+        explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics, people=_people(run)))
         write_case = CasesWriter(cases).write
         shown = with_titles(run)
         worst, questions = _worst(shown), dict[tuple[str, str], str]()

@@ -766,3 +766,19 @@ def test_the_worst_cases_of_a_report_go_by_labels_under_a_title_too(program: Pro
         assert "by labels (judge" in done.stdout
         page = (program.latest / "report.html").read_text(encoding="utf-8")
         assert "0.00 by labels (judge" in page
+
+
+def test_cases_that_failed_are_those_that_people_failed_where_they_labelled(program: Program) -> None:
+    said = {"a": "A", "b": "B", "c": "B"}
+    rows = [{"id": key, "question": "Q?", "answer": answer, "reference": "A"} for key, answer in said.items()]
+    data = program.write("mine.jsonl", *rows)
+    words = ("dataset=rag", f"dataset.rag.path={data}", "dataset.rag.fields=null", "metric=exact_match")
+    assert program(*words).returncode == 0
+    assert [case["id"] for case in json.loads(program("cases", "--failed", "--json").stdout)["cases"]] == ["b", "c"]
+    given = ({"case_id": key, "metric": "exact_match", "value": value} for key, value in (("a", False), ("b", True)))
+    program("calibrate", "--labels", program.write("labels.jsonl", *given))
+    found = json.loads(program("cases", "--failed", "--json").stdout)["cases"]
+    assert [case["id"] for case in found] == ["a", "c"]
+    (score,) = found[0]["scores"]
+    assert (score["score"], score["passed"], score["human"], score["human_passed"]) == (1.0, True, 0.0, False)
+    assert "people: 0.000 fails, which counts instead" in program("cases", "--failed").stdout

@@ -64,6 +64,7 @@ def test_worst_cases_and_gates(text):
 
 def test_a_label_decides_what_is_worst_and_passes() -> None:
     row = {"dataset": "d", "metric": "m", "status": "scored", "member_of": None, "reason": None}
+    row |= {"target": "t", "target_repeat": 0}
     cells = [("fine", 0.1, False), ("bad", 0.9, True), ("unlabelled", 0.4, False), ("perfect", 0.2, False)]
     scores = pl.LazyFrame(
         [row | {"case_id": case, "score": score, "passed": passed} for case, score, passed in cells],
@@ -73,6 +74,8 @@ def test_a_label_decides_what_is_worst_and_passes() -> None:
         {
             "dataset": "d",
             "metric": "m",
+            "target": "t",
+            "target_repeat": 0,
             "case_id": ["fine", "bad", "perfect"],
             "human": [0.8, 0.0, 1.0],
             "accepted": [1.0, 0.0, 1.0],
@@ -88,6 +91,22 @@ def test_a_label_decides_what_is_worst_and_passes() -> None:
     on = console()
     print_worst(on, found[:1], {})
     assert printed(on) == "worst\n   0.00  bad  m by labels (judge 0.90)  no reason given\n"
+
+
+def test_a_label_of_one_repeat_says_nothing_of_the_others() -> None:
+    row = {"dataset": "d", "metric": "m", "target": "t", "status": "scored", "member_of": None, "reason": None}
+    cells = [("a", 0, 0.9, True), ("a", 1, 0.2, False), ("b", 0, 0.3, False), ("b", 1, 0.9, True)]
+    scores = pl.LazyFrame(
+        [
+            row | {"case_id": case, "target_repeat": repeat, "score": score, "passed": passed}
+            for case, repeat, score, passed in cells
+        ],
+        schema_overrides={"member_of": pl.String, "reason": pl.String},
+    )
+    labelled = {"dataset": "d", "metric": "m", "target": "t", "target_repeat": 0, "accepted": 1.0, "human": 1.0}
+    people = pl.DataFrame([labelled | {"case_id": case} for case in ("a", "b")])
+    found = worst_cases(scores, {"m": "higher_is_better"}, people, 9)
+    assert [(one.case_id, one.score, one.judged) for one in found] == [("a", 0.2, None), ("b", 0.9, None)]
 
 
 def test_a_case():

@@ -220,7 +220,7 @@ def test_what_no_browser_could_open_is_left_out_and_said(make_run, make_case, tm
 def test_a_page_of_too_many_cases_shows_the_worst_in_input_order_and_says_so(
     make_run, make_case, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(most_informative, "__defaults__", (3,))
+    monkeypatch.setattr(most_informative, "__defaults__", (3, None))
     scores = [0.9, 0.2, 0.8, 0.1, None, 0.7]
     cells = [
         {"case_id": f"case-{i}", "score": score, "status": "error" if score is None else "scored"}

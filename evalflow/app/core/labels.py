@@ -306,6 +306,17 @@ class ComparedLabels:
         return found
 
 
+def people_of_run(run: SavedRun) -> pl.DataFrame | None:
+    """People's labels of each labelled answer of a run, of `answers_of_people`; None without labels."""
+    from evalflow.summary.labelled_cells import answers_of_people  # late: few runs have labels
+
+    labels = labels_of_run(run)
+    if labels is None or not truths(labels.frame).height:
+        return None
+    lower = lower_is_better(run.traits)
+    return answers_of_people(labelled_scores(run.scores(), labels.frame, lower=lower, columns=OF_MEANS))
+
+
 def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> ComparedLabels:
     """The labels of the runs that have some.
 
