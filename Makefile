@@ -32,14 +32,18 @@ serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 
 # By file, so that what a file shares is made once; tests/conftest.py counts the workers and begins with the long files.
 # A busy machine can be too slow for a browser: what failed (1) has to fail alone, too, to fail here. 5: none was chosen.
-test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || \
+define run-tests
+$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || \
 	case $$? in \
 	1) echo "== What failed, again and alone; the first that fails ends it"; \
 	   $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS) --maxfail 1;; \
 	5) ;; \
 	*) exit 1;; \
 	esac
+endef
+
+test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
+	@$(run-tests)
 
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
 	@$(BIN)/python -m pytest -m live -rs $(ARGS)
@@ -62,7 +66,12 @@ test-lowest: $(VENV)-lowest/.ready ## The quick tests of the core, with the olde
 test-neighbours: $(VENV)/.ready-dev $(VENV)-uv/.ready ## Which versions of other packages are chosen beside evalflow; asks the Package Index
 	@EVALFLOW_TEST_UV=$(CURDIR)/$(VENV)-uv/bin/uv $(BIN)/python -m pytest -rs tests/packaging/test_neighbours.py $(ARGS)
 
-check: format-check lint types imports yaml test ## All that must pass before a commit
+# Types and tests at once: the first tests wait more than they compute. What pyright finds is printed whole, at its end.
+check: format-check lint imports yaml ## All that must pass before a commit
+	@$(BIN)/pyright & types=$$!; trap "kill $$types 2>/dev/null" EXIT; \
+	tests=0; ($(run-tests)) || tests=$$?; \
+	wait $$types || { echo "== The types are wrong: see above, or make types" >&2; exit 1; }; \
+	exit $$tests
 
 format: $(VENV)/.ready-dev ## Write the code in the one format
 	@$(BIN)/ruff format .
