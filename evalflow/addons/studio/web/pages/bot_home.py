@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.runs import ACTIVE, name_of, state_of, when
+from evalflow.addons.studio.web.pages.runs import ACTIVE, ON_SAMPLES, is_on_samples, name_of, state_of, when
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.headline import basis, heading
 from evalflow.addons.studio.web.ui.parts import (
@@ -28,6 +28,7 @@ from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import bot_home
 from evalflow.addons.studio.work.bots import get_bot
 from evalflow.addons.studio.work.comparing import History, HistoryPoint, histories
+from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.sentences import judge_beside
@@ -44,6 +45,7 @@ def add() -> None:
     async def home(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         shown = await to_thread.run_sync(bot_home.bot_home, workspace, bot)
+        samples = await to_thread.run_sync(sample_datasets, workspace)
         with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
             with actions:
                 if may("edit"):
@@ -59,7 +61,7 @@ def add() -> None:
                 _verdict(workspace, shown.headline)
                 _trends(workspace, bot)
                 _weak(workspace, shown.headline)
-            _runs(bot, shown)
+            _runs(bot, shown, samples)
 
 
 def _run_path(bot: str, runs: Sequence[Run]) -> str:
@@ -194,12 +196,14 @@ def _tag_basis(statistic: str, one: bot_home.WeakTag) -> str:
     return joined(ends, counted(one.n_scored, "answer"))
 
 
-def _runs(bot: str, shown: bot_home.BotHome) -> None:
+def _runs(bot: str, shown: bot_home.BotHome, samples: Collection[str]) -> None:
     with section("Latest runs"), ui.element("ul").classes("card weak"):
         for run in shown.runs:
             with ui.element("li"):
                 ui.link(name_of(run), f"/runs/{run.run_id}")
                 badge(*state_of(run))
+                if is_on_samples(run, samples):
+                    badge(ON_SAMPLES)
                 text(joined(run.taken.in_words, when(run.created_at)), "span", "muted small")
     if len(shown.runs) == bot_home.LATEST:
         ui.link("All runs", address("/runs", {"bot": bot})).classes("small")

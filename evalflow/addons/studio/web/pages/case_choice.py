@@ -9,7 +9,7 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.runs import name_of, when
+from evalflow.addons.studio.web.pages.runs import own_first, run_option
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.parts import message, text
@@ -17,6 +17,7 @@ from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.case_choice import LeftOutCases
 from evalflow.addons.studio.work.cases import dataset_tags
 from evalflow.addons.studio.work.comparing import scored_runs
+from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.reruns import KnownCases, known_cases
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.scores import failed_cases
@@ -130,7 +131,8 @@ class CaseChoiceFields:
         if self.kind == "failed" and not self._has_runs:
             self._has_runs = True
             found = await to_thread.run_sync(scored_runs, self._workspace)
-            options = {run.run_id: joined(name_of(run), when(run.created_at)) for run in found}
+            samples = await to_thread.run_sync(sample_datasets, self._workspace)
+            options = {run.run_id: run_option(run, samples) for run in own_first(found, samples)}
             known = self._failed_in if self._failed_in in options else None
             self._run.set_options(options, value=known)  # pyright: ignore[reportUnknownMemberType]
 

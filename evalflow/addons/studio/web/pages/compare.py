@@ -6,7 +6,7 @@ import math
 import re
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -17,7 +17,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.compare_cases import ChangeQuery, changed_cases
-from evalflow.addons.studio.web.pages.runs import ACTIVE, name_of, when
+from evalflow.addons.studio.web.pages.runs import ACTIVE, name_of, own_first, run_option, when
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
@@ -46,6 +46,7 @@ from evalflow.addons.studio.web.ui.word_changes import marked
 from evalflow.addons.studio.work import comparing
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.comparing import passing_metrics
+from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.reruns import bot_with_prompt, run_with_prompt
 from evalflow.addons.studio.work.runs import Run, get_run
 from evalflow.addons.studio.work.space import Workspace
@@ -100,6 +101,8 @@ def add() -> None:
             with frame("Compare", place="Compare", about=_ABOUT):
                 empty("compare_arrows", title, about, ("To the runs", "/runs"))
             return
+        samples = await to_thread.run_sync(sample_datasets, workspace)
+        runs = own_first(runs, samples)
         after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
         before = await to_thread.run_sync(get_run, workspace, a) if a else None
         is_scored = bool(after.facts.get("metrics"))
@@ -114,7 +117,7 @@ def add() -> None:
                 _prompt_form(workspace, after, bot)
             if is_scored:
                 with fold("Compare other runs", is_open=before is None).classes("card other-runs"):
-                    _picks(runs, after, before, others, accepted)
+                    _picks(runs, after, before, others, accepted, samples)
 
 
 def _margin(content: str) -> float | None:
@@ -132,15 +135,16 @@ def _picks(
     before: Run | None,
     others: Sequence[comparing.ComparableRun],
     accepted: float | None,
+    samples: Collection[str],
 ) -> None:
     """The fields for the two runs; choosing another run B reloads the page with the runs comparable to it."""
-    newer = {run.run_id: _option(run) for run in (*runs, after)}
+    newer = {run.run_id: run_option(run, samples) for run in (*runs, after)}
     older: dict[str, str] = {}
     for one in others:
         kinds = dict.fromkeys(obstacle.kind for obstacle in one.obstacles)
-        older[one.run.run_id] = _option(one.run) + (f" (other {', '.join(kinds)})" if kinds else "")
+        older[one.run.run_id] = run_option(one.run, samples) + (f" (other {', '.join(kinds)})" if kinds else "")
     if before is not None:
-        older.setdefault(before.run_id, _option(before))
+        older.setdefault(before.run_id, run_option(before, samples))
     first = before.run_id if before is not None else next(iter(older), None)
 
     def chosen() -> str:
@@ -159,10 +163,6 @@ def _picks(
             if before is not None:
                 link_button("Swap A and B", _Pair(after.run_id, before.run_id, margin=accepted).path())
     b.on_value_change(lambda: ui.navigate.to(address("/compare", {"b": b.value})))
-
-
-def _option(run: Run) -> str:
-    return f"{name_of(run)} · {when(run.created_at)}"
 
 
 def _show(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:

@@ -46,7 +46,9 @@ _ADDRESS = replace(
 )
 _MODEL = replace(MODEL, help="The model's name. Those that the address lists are offered.")
 _QUESTION = forms.About("First question", "What a user would ask your bot.", "What does the licence cost?", True)
-_EXPECTED = forms.About("Expected answer", "The ideal answer.", "40 pounds a year")
+_EXPECTED = forms.About(
+    "Expected answer", "The ideal answer; required if your criteria mention it.", "40 pounds a year"
+)
 _CRITERIA = forms.About(
     "Criteria", "What a good answer is, in your words.", "It says the same as the expected answer.", True
 )
@@ -153,8 +155,8 @@ class _OwnBot:
         with forms.fieldset("Your first case", "group"):
             text("The question and what a good answer to it is.", classes="aside")
             self._way = forms.pick(forms.About("A good answer", required=True), _WAYS, "judge")
-            self._criteria = forms.area(_CRITERIA, _CRITERIA.example)
             self._reference = forms.area(_EXPECTED)
+            self._criteria = forms.area(_CRITERIA, _CRITERIA.example)
             note = text("The bot's own model is the judge. You can choose another one later.", classes="aside")
             for element in (self._criteria.parent_slot.parent, note):  # pyright: ignore - the label and help around it
                 element.bind_visibility_from(self._way, "value", value="judge")

@@ -12,12 +12,13 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.pair_review import PAIR_ABOUT, PairReviewForm
-from evalflow.addons.studio.web.pages.runs import name_of
+from evalflow.addons.studio.web.pages.runs import own_first, run_option
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, empty, link_button, text
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
+from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.review_rows import Shown
 from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest
 from evalflow.addons.studio.work.runs import get_run, list_runs
@@ -81,9 +82,10 @@ def add() -> None:
                 about = "A review judges the answers of a run."
                 empty("play_circle", "No run has ended yet", about, ("To the runs", "/runs"))
                 return
-            chosen = run or runs[0].run_id
-            names = {one.run_id: name_of(one) for one in runs} | {chosen: chosen}
-            names |= {one.run_id: name_of(one) for one in runs}
+            samples = await to_thread.run_sync(sample_datasets, workspace)
+            names = {one.run_id: run_option(one, samples) for one in own_first(runs, samples)}
+            chosen = run or next(iter(names))
+            names.setdefault(chosen, chosen)
             found = await to_thread.run_sync(reviews.candidates, workspace, chosen)
             _ReviewForm(workspace, chosen, names, found)
 

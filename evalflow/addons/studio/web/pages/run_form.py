@@ -10,7 +10,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.case_choice import Arrived, CaseChoiceFields
-from evalflow.addons.studio.web.pages.runs import name_of, when
+from evalflow.addons.studio.web.pages.runs import own_first, run_option
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
@@ -28,7 +28,7 @@ from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.comparing import scored_runs
 from evalflow.addons.studio.work.connections import connection_names
-from evalflow.addons.studio.work.datasets import list_datasets
+from evalflow.addons.studio.work.datasets import list_datasets, sample_datasets
 from evalflow.addons.studio.work.definitions import endpoint_judges
 from evalflow.addons.studio.work.judges import StoredJudge, list_judges
 from evalflow.addons.studio.work.metrics import list_library, list_metrics
@@ -37,14 +37,14 @@ from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.paths import from_home, shown
-from evalflow.report.wording import joined
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of the form, as labels by name; `kinds` of the bots; `endpoints`: judges with their own address.
 
-    `connections`: those that may be called, by name; None: any address. `earlier`: the latest runs with results.
+    `connections`: those that may be called, by name; None: any address. `earlier`: the latest runs with results;
+    `samples`: the datasets that ship.
     """
 
     bots: Mapping[str, str]
@@ -56,6 +56,7 @@ class RunOptions:
     connections: Sequence[str] | None
     library: Mapping[str, str]
     earlier: Sequence[Run]
+    samples: Collection[str]
 
 
 def read_options(workspace: Workspace) -> RunOptions:
@@ -76,6 +77,7 @@ def read_options(workspace: Workspace) -> RunOptions:
         connections=connection_names(workspace),
         library={metric.name: metric.title for metric in list_library(workspace)},
         earlier=scored_runs(workspace),
+        samples=sample_datasets(workspace),
     )
 
 
@@ -209,7 +211,7 @@ class RunForm:
             request.metrics,
             searched=True,
         )
-        runs = {shown(run.folder): joined(name_of(run), when(run.created_at)) for run in choice.earlier}
+        runs = {shown(run.folder): run_option(run, choice.samples) for run in own_first(choice.earlier, choice.samples)}
         given = request.options.get("baseline")
         baseline = None if given is None else shown(from_home(str(given)))
         if baseline is not None:

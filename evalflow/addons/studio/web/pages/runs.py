@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -36,6 +36,7 @@ STATES: dict[str, tuple[str, Tone]] = {
     "interrupted": ("interrupted", "warn"),
 }
 ACTIVE = ("queued", "running")
+ON_SAMPLES = "sample data"
 
 
 def name_of(run: Run) -> str:
@@ -50,6 +51,21 @@ def name_of(run: Run) -> str:
 def datasets_of(run: Run) -> list[str]:
     """Names of the run's datasets; empty if not known yet."""
     return list(run.request.datasets if run.request else run.facts.get("datasets", ()))
+
+
+def is_on_samples(run: Run, samples: Collection[str]) -> bool:
+    """Whether all datasets of a run are samples."""
+    return bool(datasets_of(run)) and set(datasets_of(run)) <= set(samples)
+
+
+def run_option(run: Run, samples: Collection[str]) -> str:
+    """A run in a list to choose from."""
+    return joined(name_of(run), when(run.created_at), ON_SAMPLES if is_on_samples(run, samples) else "")
+
+
+def own_first(runs: Iterable[Run], samples: Collection[str]) -> list[Run]:
+    """The runs, those on samples last."""
+    return sorted(runs, key=lambda run: is_on_samples(run, samples))
 
 
 def metrics_of(run: Run) -> list[str]:
@@ -171,7 +187,7 @@ class _RunList:
             for run in self._found.items:
                 with ui.element("li"):
                     self._tick_box(run)
-                    _row(run, is_sample=bool(datasets_of(run)) and set(datasets_of(run)) <= set(self._samples))
+                    _row(run, is_sample=is_on_samples(run, self._samples))
             if not self._found.items:
                 text("No matching runs. Clear the search to see all of them.", "li", "muted card")
         with self._pages:
@@ -241,7 +257,7 @@ def _row(run: Run, *, is_sample: bool) -> None:
             if (gates := run.facts.get("gates")) and (outcome := overall(gate["passed"] for gate in gates)) is not True:
                 badge(*gate_badge(outcome))
             if is_sample:
-                badge("sample data")
+                badge(ON_SAMPLES)
             if run.origin != "workspace":
                 badge(run.origin)
             text(when(run.created_at), classes="muted small")

@@ -40,6 +40,8 @@ def test_few_clicks_lead_from_nothing_to_a_scored_case(visit: Callable[..., Any]
     assert re.search(r"\b[01]\.\d\d\b", panel.inner_text())
     assert clicks <= MOST_CLICKS
     visit("/runs").locator("a.card.run.sample", has_text="sample data").first.wait_for()
+    visit("/reviews/new").get_by_text("sample data").first.wait_for()
+    visit("/bots/recorded").locator("li", has_text="sample data").first.wait_for()
 
 
 def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., Any], pages: Server) -> None:
