@@ -429,6 +429,11 @@ class CorrectedRow:
     sentence: str
     warnings: list[str]
 
+    @property
+    def adds(self) -> bool:
+        """Whether the sentence says more than the table of means, as it does if only some answers are labelled."""
+        return not self.row.uncorrected and bool(self.row.corrected.n_unlabelled)
+
 
 def _names(rows: Sequence[CalibrationRow]) -> list[str]:
     parts = varying(rows)
@@ -438,7 +443,7 @@ def _names(rows: Sequence[CalibrationRow]) -> list[str]:
 def print_corrected(console: Console, found: Calibration) -> None:
     """Print the sentences, under the table of means."""
     for one in found.corrected_means:
-        if not one.row.uncorrected:  # its reason is beside its mean
+        if one.adds:
             console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:
             console.print(literal(f"warning: {warning}", style="yellow"))

@@ -151,7 +151,7 @@ def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
 def _corrected(means: Sequence[CorrectedRow]) -> Iterator[str]:
     for one in means:
         yield ""
-        if not one.row.uncorrected:  # its reason is beside its mean
+        if one.adds:
             yield _text(one.sentence)
         yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
 

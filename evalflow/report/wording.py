@@ -74,6 +74,7 @@ _METHODS = {
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _NAMED = 3
+_ALL_LABELLED = "labels alone, every answer has one"  # which makes no interval rough
 _ASKED = 160  # characters of a question in a cell
 _FEW = 10
 """Scores below which a row's numbers say little, however exact its interval is."""
@@ -168,6 +169,7 @@ def case_lines(case_id: str, question: str | None, *more: str) -> tuple[str, ...
 def caveat(code: str | None) -> str:
     """A caveat for an interval, by its method's name; "" if there is none."""
     name, _, why = (code or "").partition(": ")
+    why = why.removesuffix(_ALL_LABELLED).removesuffix(", ")
     if not why:
         return ""
     if name == "none":

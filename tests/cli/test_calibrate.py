@@ -587,7 +587,8 @@ def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program
 def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program) -> None:
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
-    assert "and the labels of all 60 answers say 0.706" in said
+    assert "corrected by 60 labels; the judge alone 0.385" in said
+    assert said.count("0.385") == 1
     [judge] = program.manifest["judges"].values()
     assert f"embedded ({judge['nature']}), faithfulness checked against 60 labels: no agreement shown, Spearman" in said
     assert not (program.latest / "calibration.html").exists()

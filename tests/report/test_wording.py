@@ -80,6 +80,11 @@ def test_only_what_varies_names_a_series():
         ("wilson: 3 of 3 cases, by the rule of three at least 0", "3 of 3 cases, by the rule of three at least 0"),
         ("plus_two_cr2_t: clusters of very unequal size", "a rough interval, clusters of very unequal size"),
         ("dirichlet: 3 in the rarest class", "a rough interval, 3 in the rarest class"),
+        ("ppi_t: labels alone, every answer has one", ""),
+        (
+            "rule_of_three: 20 of 20 cases alike, labels alone, every answer has one",
+            "a rough interval, 20 of 20 cases alike",
+        ),
     ],
 )
 def test_caveats_stand_beside_the_number(method: str | None, text: str):
