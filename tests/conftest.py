@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what is slow by its fixtures, begin with it, and leave out what asks a real judge unless `-m` names it."""
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        on_postgres = parameters.get("database_url") == "postgresql"
+        on_postgres = "postgresql" in (parameters.get("database_url"), parameters.get("empty_url"))
         if on_postgres or not _SLOW.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
     config.stash[_IN_BROWSER] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}

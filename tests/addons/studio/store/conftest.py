@@ -1,4 +1,4 @@
-"""A database of each kind, empty and up to date."""
+"""A database of each kind, with all tables."""
 
 from __future__ import annotations
 

@@ -27,30 +27,30 @@ HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
 BOT = {"project_id": 1, "name": "b", "title": "b", "description": "", "config": {"kind": "recorded"}}
 
 
-def test_a_new_database_has_the_tables(database: Database) -> None:
-    with database.reading() as connection:
+def test_a_new_database_has_the_tables(empty_url: str) -> None:
+    with closing(open_database(empty_url)) as database, database.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_what_is_there_stays_when_it_is_opened_again(database_url: str) -> None:
-    first = open_database(database_url)
+def test_what_is_there_stays_when_it_is_opened_again(empty_url: str) -> None:
+    first = open_database(empty_url)
     with first.writing() as connection:
         definitions.add(connection, "bot", BOT)
     first.close()
-    again = open_database(database_url)
+    again = open_database(empty_url)
     with again.reading() as connection:
         assert [row["name"] for row in definitions.listed(connection, "bot", 1)] == ["b"]
     assert (again.made, again.backup) == (None, None)
     again.close()
 
 
-def test_the_schema_of_another_version_is_refused(database_url: str) -> None:
-    database = open_database(database_url)
+def test_the_schema_of_another_version_is_refused(empty_url: str) -> None:
+    database = open_database(empty_url)
     with database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     database.close()
     with pytest.raises(UserError, match=r"another version of evalflow.*9999"):
-        open_database(database_url)
+        open_database(empty_url)
 
 
 def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     database.close()
 
 
-def test_two_that_start_together_migrate_once(database_url: str) -> None:
+def test_two_that_start_together_migrate_once(empty_url: str) -> None:
     opened: list[Database] = []
-    threads = [threading.Thread(target=lambda: opened.append(open_database(database_url))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: opened.append(open_database(empty_url))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -159,11 +159,14 @@ def with_one_more(folder: Path, then: str = "") -> None:
     )
 
 
-def test_who_waits_too_long_for_other_writers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_too_long_for_other_writers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(open_database(f"sqlite:///{tmp_path / 'e.db'}")) as opened:
         with opened.writing(), monkeypatch.context() as patch:
             patch.setattr(database_module, "BUSY_S", 0.01)
-            with pytest.raises(InfrastructureError, match="other writers have held it"), opened.writing():
+            with pytest.raises(InfrastructureError, match="that no other program locks the file"), opened.writing():
                 pass
+        assert "other writers have held it" in caplog.text
         with opened.writing():  # the one who failed has left nothing behind
             pass
