@@ -76,13 +76,13 @@ def gone(pid: int) -> bool:
 
 
 def test_a_killed_server_takes_its_worker_along_and_the_run_ends_with_the_next(tmp_path: Path, bot: Bot) -> None:
-    with serving(tmp_path) as (process, server):
+    with serving(tmp_path, is_forked=True) as (process, server):
         run = ask(server, "POST", "/runs", define(server, bot))["run_id"]
         until(lambda: bot.asked.total() >= 10)
         (worker,) = children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: gone(worker))
-    with serving(tmp_path) as (_, server):
+    with serving(tmp_path, is_forked=True) as (_, server):
         bot.go.set()
         done = until(lambda: found if (found := ask(server, "GET", f"/runs/{run}"))["finished_at"] else None)
         scored = ask(server, "GET", f"/runs/{run}/scores?limit=500")["items"]
@@ -94,7 +94,10 @@ def test_another_server_on_the_same_database_ends_the_run_of_one_that_was_killed
 ) -> None:
     """On PostgreSQL where there is one. The worker is killed first, so that it cannot end what it has begun."""
     words = ["--database-url", request.getfixturevalue("postgres_url")] if programs() else []
-    with serving(tmp_path, *words) as (_, other), serving(tmp_path, *words) as (process, server):
+    with (
+        serving(tmp_path, *words, is_forked=True) as (_, other),
+        serving(tmp_path, *words, is_forked=True) as (process, server),
+    ):
         run = ask(server, "POST", "/runs", define(server, bot))["run_id"]
         until(lambda: bot.asked.total() >= 10)
         for pid in (*children(process.pid), process.pid):

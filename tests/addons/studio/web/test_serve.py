@@ -22,18 +22,14 @@ from evalflow.addons.studio.web import serve as serving_module
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.child import Child
 from evalflow.addons.studio.web.serve import COLLECT_PAGES_AFTER, answer, require_packages
+from evalflow.cli import run_command
 from evalflow.errors import UserError
 from tests.addons.studio.web.conftest import Server
+from tests.forked import Forked
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[4]
-
-
-def serve(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a `serve` that is refused."""
-    command = [sys.executable, "-m", "evalflow", "serve", *words]
-    return subprocess.run(command, cwd=cwd, env=env(), capture_output=True, text=True, check=False, timeout=60)
 
 
 def env() -> dict[str, str]:
@@ -41,37 +37,50 @@ def env() -> dict[str, str]:
 
 
 @contextmanager
-def serving(cwd: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Server]]:
-    """The whole application, in a process of its own, on a free port."""
-    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0", *words]
-    process = subprocess.Popen(command, cwd=cwd, env=env(), stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
-        assert found, line
-        yield process, Server(Address("127.0.0.1", int(found[1])), found[2])
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-        if process.stdout is not None:
-            process.stdout.close()
+def serving(
+    cwd: Path, *words: str, is_forked: bool = False
+) -> Iterator[tuple[subprocess.Popen[bytes] | Forked, Server]]:
+    """The whole application, in a process of its own, on a free port; `is_forked`: with its modules loaded."""
+    arguments = ["serve", "--port", "0", *words]
+    output, written = os.pipe()
+    with os.fdopen(output, encoding="utf-8") as told:
+        if is_forked:
+            process = Forked(arguments, cwd, written, env=env())
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "evalflow", *arguments], cwd=cwd, env=env(), stdout=written
+            )
+        os.close(written)
+        try:
+            line = told.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
+            assert found, line
+            yield process, Server(Address("127.0.0.1", int(found[1])), found[2])
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org"])
-def test_any_address_but_this_machines_is_refused(host: str, tmp_path: Path) -> None:
-    done = serve("--host", host, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "not an address of this machine alone" in done.stderr
-    assert "hint: " in done.stderr
+def test_any_address_but_this_machines_is_refused(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["serve", "--host", host]) == 2
+    said = capsys.readouterr().err
+    assert "not an address of this machine alone" in said
+    assert "hint: " in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = serve("--port", str(taken.getsockname()[1]), cwd=tmp_path)
-    assert done.returncode == 2
-    assert "cannot listen on" in done.stderr
+        assert run_command(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen on" in capsys.readouterr().err
 
 
 def test_what_is_not_installed_is_named_with_what_installs_it() -> None:
