@@ -320,3 +320,16 @@ def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(p
         page = (Path(runs[1]) / file).read_text(encoding="utf-8")
         assert "Same answers, another judge: agreement with people" in page
         assert "B is better" not in page
+
+
+def test_runs_of_different_metrics_are_not_sent_to_other_samples(program: Program) -> None:
+    runs: list[str] = []
+    for metric in ("exact_match", "answer_words"):
+        assert program("dataset=rag", f"metric={metric}", "limit=3").returncode == 0
+        runs.append(str(program.latest))
+    done = program("compare", *runs)
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    assert "the runs have no metric in common: " in said
+    assert "has exact_match and " in said
+    assert "hint: score both by the same metric" in said

@@ -320,6 +320,10 @@ def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, 
         hint = f"{_named_alike(pair)}; {hint}" if _named_alike(pair) else hint
     if how.unpaired:
         what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
+    metrics = [run.manifest.metrics for run in pair]
+    if all(metrics) and metrics[0].keys().isdisjoint(metrics[1]):
+        named = " and ".join(f"{run.name} has {', '.join(own)}" for run, own in zip(pair, metrics, strict=True))
+        what, hint = f"the runs have no metric in common: {named}", "score both by the same metric"
     return Problem(what, " and ".join(run.name for run in pair), hint)
 
 
