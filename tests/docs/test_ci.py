@@ -132,6 +132,49 @@ def test_a_gate_decides_and_the_comment_is_updated(
 
 
 @pytest.mark.slow
+def test_what_cannot_be_compared_with_the_base_branch_is_told(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert runner("push", "dataset=rag\nmetric=exact_match\nlimit=3\n") == 0
+    (tmp_path / "outputs" / "runs" / "7-1-mine").rename(tmp_path / "before")
+    assert runner("pull_request", "dataset=rag metric=answer_words limit=3") == 0
+    [body] = runner.calls[-1]["bodies"]
+    assert "## answer\\_words on rag" in body
+    assert "Not compared with the base branch:" in body
+    assert "the runs have no metric in common" in body
+
+
+PYTHON = """#!/bin/sh
+echo "$0 $*" >> "$CALLED"
+if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
+"""
+
+
+@pytest.mark.parametrize(("environment", "extras"), [("own", "lexical,sql"), ("current", ""), ("mine", "")])
+def test_it_is_installed_beside_the_packages_of_the_job_or_with_them(
+    environment: str, extras: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [install] = [step for step in ACTION["runs"]["steps"] if step["name"] == "Install evalflow"]
+    runner, called, action = Runner(tmp_path), tmp_path / "called", tmp_path / "the action"
+    for name, value in (("CALLED", called), ("GITHUB_ACTION_PATH", action), ("RUNNER_TEMP", tmp_path / "temp")):
+        monkeypatch.setenv(name, str(value))
+    (runner.bin / "python").write_text(PYTHON, encoding="utf-8")
+    code = runner.step(install, {"environment": environment, "extras": extras}, may_fail=True)
+    if environment == "mine":
+        assert code == 2
+        assert "::error::environment is mine; write own or current" in runner.log
+        return
+    own = f"{tmp_path}/temp/evalflow/bin/python"
+    python = own if environment == "own" else "python"
+    assert (code, runner.outputs["install"]) == (0, {"python": python})
+    *made, pip = called.read_text(encoding="utf-8").splitlines()
+    if environment == "own":
+        assert made == [f"{runner.bin}/python -m venv {tmp_path}/temp/evalflow"]
+        assert pip == f"{own} -m pip install --quiet {action}[lexical,sql] --constraint {action}/constraints.txt"
+    else:
+        assert (made, pip) == ([], f"{runner.bin}/python -m pip install --quiet {action}")
+
+
+@pytest.mark.slow
 def test_a_mistake_is_told_in_the_comment(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     assert runner("pull_request", "dataset=rga\nmetric=exact_match") == 2
