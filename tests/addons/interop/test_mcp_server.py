@@ -22,6 +22,15 @@ from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.anyio
 _SAYS_AND_WAITS = "import sys, time; print('said', file=sys.stderr, flush=True); time.sleep(60)"
+_BOT = """
+import time
+try:
+    open("asked", "x").close()
+except FileExistsError:
+    time.sleep(60)
+print("No.")
+"""
+"""It answers the first case, and none after it."""
 RAG = ["dataset=rag", "metric=exact_match"]
 
 
@@ -83,6 +92,34 @@ async def test_an_evaluation_is_checked_run_read_and_compared(folder: Path) -> N
     assert [one["run"] for one in (await structured("runs", limit=1, offset=1))["items"]] == [run]
     assert "exact\\_match" in (await call("summary", run=other))[1]
     assert (await call("plan", width=0.1, rate=0.8))[0]
+
+
+@pytest.mark.slow
+async def test_a_cancelled_run_ends_and_keeps_what_is_finished(folder: Path) -> None:
+    target = folder / "conf" / "target" / "slow.yaml"
+    target.parent.mkdir(parents=True)
+    target.write_text(json.dumps({"kind": "command", "argv": [sys.executable, "-c", _BOT]}), encoding="utf-8")
+    begun = asyncio.Event()
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        if progress:
+            begun.set()
+
+    arguments = {"overrides": [*RAG, "target=slow", "generate=true", "limit=8"], "budget_requests": 100}
+    async with Client(tools(allow_run=True)) as client:
+        running = asyncio.create_task(client.call_tool("run", arguments, progress_callback=progressed))
+        await asyncio.wait_for(begun.wait(), 60)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        for _ in range(600):
+            [listed] = (await structured("runs"))["items"]
+            if listed["state"] != "running":
+                break
+            await asyncio.sleep(0.1)
+    assert (listed["state"], listed["exit_code"]) == ("interrupted", 130)
+    done = await structured("cases", run=listed["run"], limit=50)
+    assert 0 < len([one for one in done["cases"] if one["scores"]]) < 8
 
 
 async def test_a_run_needs_a_budget(folder: Path) -> None:
