@@ -212,8 +212,12 @@ class Manifest(Header):
     @property
     def dataset_titles(self) -> list[str]:
         """The displayed names of the datasets."""
+        return [self.dataset_title(name) for name in self.datasets]
+
+    def dataset_title(self, name: str) -> str:
+        """The displayed name of a dataset: its title, or else its name."""
         own: Mapping[str, Mapping[str, Any]] = self.config.get("dataset") or {}
-        return [str(own.get(name, {}).get("title") or name) for name in self.datasets]
+        return str(own.get(name, {}).get("title") or name)
 
     def exported(self, facts: ExportFacts) -> Manifest:
         """Return the manifest with a destination's export facts, which replace its earlier ones."""

@@ -171,6 +171,11 @@ class Comparison:
         files = _recorded_in(manifest)
         return plain_line(f"{manifest.bot_title} in {files}" if files else manifest.bot_title)
 
+    def dataset_named(self, dataset: str) -> str:
+        """A dataset's title in one of the runs, or else its name."""
+        titles = (manifest.dataset_title(dataset) for manifest in self.runs.values())
+        return plain_line(next((title for title in titles if title != dataset), dataset))
+
     def named(self, metric: str) -> str:
         """A metric's title in a sentence, in quotes if it is more than a word."""
         own = {name: title for manifest in self.runs.values() for name, title in manifest.titles.items()}
@@ -353,9 +358,10 @@ def judge_change_lines(found: Comparison) -> Iterator[str]:
     for pair, changes in found.judge_changes.items():
         for one in changes:
             about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"
+            where = f"{found.named(one.metric)} on {found.dataset_named(one.dataset)}"
             for change in one.changes:
                 yield (
-                    f"agreement with people, {found.named(one.metric)} on {one.dataset} ({about}): "
+                    f"agreement with people, {where} ({about}): "
                     f"{measure_in_words(change)} {_estimated(change.before)} before, "
                     f"{_estimated(change.after)} now, difference {signed(change.difference.difference)}"
                     f"{bracketed(change.difference.low, change.difference.high, signed)}: {agreement_verdict(change)}"

@@ -19,7 +19,7 @@ from evalflow.errors import command, quoted
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
-from evalflow.report.wording import bracketed, cost, counted, literal, percent, provider_savings
+from evalflow.report.wording import bracketed, cost, counted, literal, percent, plain_line, provider_savings
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -127,7 +127,7 @@ def judge_lines(manifest: Manifest) -> list[str]:
         nature = f" ({about.nature})" if about.nature else ""
         nature += f", {SELF_JUDGED}" if about.judges_itself else ""
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
-        lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own, manifest.run_id)) or 'uncalibrated'}")
+        lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own, manifest)) or 'uncalibrated'}")
         for metric, facts in own.items():
             if facts.proof and (found := _proved(facts.proof)):
                 lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
@@ -259,19 +259,21 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
     return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
 
 
-def _calibrations(metrics: Mapping[str, MetricFacts], run: str) -> Iterator[str]:
+def _calibrations(metrics: Mapping[str, MetricFacts], run: Manifest) -> Iterator[str]:
     """The judge's agreement with people for each metric with a certificate; names the run if it is not `run`."""
     certificates = {name: facts.certificate for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
     for name, certificate in certificates.items():
+        title = plain_line(run.titles.get(name, name))
         if certificate is None:
-            yield f"uncalibrated for {name}"
+            yield f"uncalibrated for {title}"
         elif certificate["stale"]:
-            yield f"uncalibrated for {name} (changed since it was labelled: {', '.join(certificate['stale'])})"
+            yield f"uncalibrated for {title} (changed since it was labelled: {', '.join(certificate['stale'])})"
         else:
-            of = "" if certificate["run_id"] == run else f", of run {certificate['run_id']}"
-            yield verdict_of(name, certificate) + of
+            of = "" if certificate["run_id"] == run.run_id else f", of run {certificate['run_id']}"
+            dataset = plain_line(run.dataset_title(certificate["dataset"]))
+            yield verdict_of(title, {**certificate, "dataset": dataset}) + of
 
 
 def _result(certificate: Mapping[str, Any]) -> str:

@@ -329,6 +329,17 @@ def test_a_judge_is_not_called_calibrated_by_labels_that_show_no_agreement(agree
     assert line == f"judge: a, tone checked against 40 labels: no agreement shown, {said}bias -0.034, on rag"
 
 
+def test_a_judges_line_has_the_titles_of_metric_and_dataset():
+    agreement = {"kappa": {"value": None}, "spearman": {"value": 0.61, "ci_low": 0.4, "ci_high": 0.8}}
+    held: dict[str, Any] = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": 0.1}}
+    held |= {"stale": [], "run_id": "r"}
+    titles = {"metric": {"tone": {"title": "Tone of voice"}}, "dataset": {"rag": {"title": "City questions"}}}
+    metrics = {"tone": {"judge": "a", "certificate": held}}
+    [line] = judge_lines(manifest_of(judges={"a": {}}, metrics=metrics, config=titles))
+    assert "calibrated for Tone of voice: " in line
+    assert "40 labels on City questions" in line
+
+
 def test_grades_that_are_one_off_throughout_agree_by_weighted_kappa():
     agreement = {
         "kappa": {"value": 0.05, "ci_low": -0.05, "ci_high": 0.15},
