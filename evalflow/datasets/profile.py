@@ -45,6 +45,8 @@ class ColumnProfile:
 
     def add(self, value: object) -> None:
         self.filled += 1
+        if not self.looks and len(self.shown) == _SHOWN and not self.is_text:
+            return  # nothing more can be learned
         self.is_text = self.is_text and isinstance(value, str)
         if len(self.shown) < _SHOWN and (text := shown_value(value)) not in self.shown:
             self.shown.append(text)
@@ -65,9 +67,9 @@ class Profile:
         for name in FIELDS:
             value = None if name == "vars" else getattr(case, name)
             if value is not None and value != ():
-                self.fields.setdefault(name, ColumnProfile()).add(value)
+                _profile_of(self.fields, name).add(value)
         for name, value in case.vars.items():
-            self.variables.setdefault(name, ColumnProfile()).add(value)
+            _profile_of(self.variables, name).add(value)
 
     def half_filled(self) -> str:
         """The fields that some cases have and others do not, in words; empty without such a field."""
@@ -83,6 +85,14 @@ class Profile:
         typed = {name: profile.looks[0] for name, profile in self.variables.items() if profile.looks and profile.filled}
         reference = self.fields.get("reference")
         return typed | ({"reference": "list"} if reference and "list" in reference.looks else {})
+
+
+def _profile_of(known: dict[str, ColumnProfile], name: str) -> ColumnProfile:
+    """The profile of a column, which is new at its first value."""
+    found = known.get(name)
+    if found is None:
+        found = known[name] = ColumnProfile()
+    return found
 
 
 def in_words(typed: Mapping[str, str]) -> str:
