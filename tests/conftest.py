@@ -28,8 +28,8 @@ settings.load_profile("evalflow")
 
 # Who has one of these runs the program, a worker, a browser or a server of databases.
 _SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
-_LONG = {"test_hints.py", "test_pytest_plugin.py", "test_ray.py", "test_readme.py"}
-"""The files without a browser that take a worker longest: they begin before all others."""
+_LONGEST = "test_ray.py"
+"""It keeps a worker busy longest, and mostly waits: it begins before all others."""
 BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 _BROWSERS = pytest.StashKey[tuple[Any, ExitStack]]()
 _IN_BROWSER = pytest.StashKey[set[Path]]()
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_IN_BROWSER] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     # Long files first, those with a browser, then slow ones: one that begins last would leave the other workers idle.
     marked = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")]
-    items.sort(key=lambda item: [item.path.name not in _LONG, *(item.path not in paths for paths in marked)])
+    items.sort(key=lambda item: [item.path.name != _LONGEST, *(item.path not in paths for paths in marked)])
     if re.search(r"\blive\b", config.option.markexpr):
         return
     live = [item for item in items if item.get_closest_marker("live")]
