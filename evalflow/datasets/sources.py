@@ -214,7 +214,8 @@ def format_of(path: Path, config: DatasetConfig) -> Format:
     format = config.format or ENDINGS.get(path.suffix.lower())
     if format is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
-        hint = f"set `format` to one of: {', '.join(dict.fromkeys(ENDINGS.values()))}"
+        known = ", ".join(dict.fromkeys(ENDINGS.values()))
+        hint = f"rename it, such as to {path.stem}.csv, or set `format` in the dataset's YAML to one of: {known}"
         if path.suffix.lower() in _PACKED:
             hint = "unpack it first"
         raise UserError(Problem(f"unknown format: the file has {ending}", shown(path), hint))

@@ -80,7 +80,7 @@ def _lines(path: Path, wanted: str | None, unpacked: int, longest: int) -> Itera
     if len(filled) > 1:
         raise Refused(
             f"the workbook has {len(filled)} sheets: {', '.join(filled)}",
-            "name one of them as `sheet`, or keep one alone",
+            "name one of them: --sheet NAME of `new dataset`, or `sheet` in the dataset's YAML",
         )
     with zipfile.ZipFile(path) as archive:
         faults = _faults(archive.read(parts[filled[0]]))

@@ -45,7 +45,7 @@ def test_a_glob_without_a_match() -> None:
 @pytest.mark.parametrize("name", ["mine.txt", "mine"])
 def test_an_unknown_format(name: str) -> None:
     Path(name).write_text('{"question": "a"}\n')
-    with pytest.raises(UserError, match=rf"{name}: unknown format.*\n  hint: set `format` to one of: jsonl"):
+    with pytest.raises(UserError, match=rf"{name}: unknown format.*\n  hint: rename it, .* to one of: jsonl"):
         read("mine", DatasetConfig(path=name))
     (case,) = read("mine", DatasetConfig(path=name, format="jsonl"))
     assert case.question == "a"
