@@ -17,6 +17,7 @@ from evalflow.errors import EvalflowError
 from evalflow.labels.read import answer_hash
 from evalflow.lazy import pl
 from evalflow.report.gate_sentences import of_gates, of_outcome
+from evalflow.report.markdown import unescaped
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.rows import GateOutcome as GateOutcome
 from evalflow.summary.verdicts import Verdict
@@ -52,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run, read from its folder.
+    """A run, read from its folder. `print` and notebooks show its table of metrics.
 
     Attributes:
         folder: The folder with its files.
@@ -146,6 +147,9 @@ class RunResult:
     def __repr__(self) -> str:
         return f"RunResult({str(self.folder)!r})"
 
+    def __str__(self) -> str:
+        return unescaped(self._repr_markdown_())
+
     def _repr_markdown_(self) -> str:
         return (self.folder / "summary.md").read_text(encoding="utf-8")
 
@@ -230,6 +234,9 @@ class RunCalibration:
 
     def __repr__(self) -> str:
         return f"RunCalibration({'; '.join(one.sentence for one in self.found.corrected_means)})"
+
+    def __str__(self) -> str:
+        return unescaped(self._repr_markdown_())
 
     def _repr_markdown_(self) -> str:
         rows = self.rows

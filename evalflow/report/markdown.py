@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evalflow.summary.case_changes import CaseChanges
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
+_ESCAPED = re.compile(rf"\\{_SPECIAL.pattern}")
 _FLIPS = 20  # cases that compare.md lists
 _LONGEST = 160  # characters of a text in a cell
 
@@ -172,3 +173,13 @@ def _cells(row: SummaryRow, series: str, *, labelled: bool) -> list[str]:
 def _text(text: str) -> str:
     """Untrusted text on one line, with markup escaped."""
     return _SPECIAL.sub(r"\\\1", plain_line(text))
+
+
+def unescaped(text: str) -> str:
+    r"""Return Markdown as it is read in a terminal, without the backslashes.
+
+    Example:
+        >>> unescaped(r"exact\_match")
+        'exact_match'
+    """
+    return _ESCAPED.sub(r"\1", text)

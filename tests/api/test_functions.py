@@ -175,6 +175,7 @@ def test_compare_and_calibrate_follow_the_command_line() -> None:
     assert found.flips["case_id"].sort().to_list() == sorted(str(i) for i in range(0, 30, 3))
     assert found.report.path == b.folder / "compare.html"
     assert "<iframe srcdoc=" in found.report._repr_html_()
+    assert "| exact_match | 0.667 |" in str(a)
     with pytest.raises(KeyError):
         found.verdict("faithfulness")
     labels = [{"case_id": str(i), "metric": "exact_match", "value": 1, "by": "ana"} for i in range(20)]
@@ -183,6 +184,7 @@ def test_compare_and_calibrate_follow_the_command_line() -> None:
     assert row["n_labels"] == 20
     assert row["human_mean"] == 1.0
     assert row["corrected_estimate"] > 0.9
+    assert "| cases | exact_match | recorded |" in str(agreement)
     with pytest.raises(evalflow.UserError, match="zz"):
         evalflow.calibrate(a, [{**labels[0], "case_id": "zz"}])
     with pytest.raises(evalflow.UserError, match="this is one run, not two"):
