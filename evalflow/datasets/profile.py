@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import cast
 
 from evalflow.datasets.fields import FIELDS, FieldMap, text_at
@@ -17,6 +18,8 @@ _LENGTH = 40  # characters of one of them
 _SIMPLE = re.compile(r"[A-Za-z_][\w.-]*")
 _WATCHED = ("answer", "reference", "expected", "actual", "contexts")
 """Fields that metrics need, and that a dataset usually has for all cases or for none."""
+_PROFILED = tuple(name for name in FIELDS if name != "vars")
+_values_of = attrgetter(*_PROFILED)
 
 
 def _is_list(text: str) -> bool:
@@ -64,8 +67,7 @@ class Profile:
 
     def add(self, case: Case) -> None:
         self.cases += 1
-        for name in FIELDS:
-            value = None if name == "vars" else getattr(case, name)
+        for name, value in zip(_PROFILED, _values_of(case), strict=True):
             if value is not None and value != ():
                 _profile_of(self.fields, name).add(value)
         for name, value in case.vars.items():

@@ -83,7 +83,7 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
-    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # the profile of the cases, by dataset
+    profiles: defaultdict[str, Profile] = field(default_factory=lambda: defaultdict(Profile))  # of cases, by dataset
     reading: Sequence[str] = ()  # what was left out or changed in reading the data
     unread: Sequence[str] = ()  # cases that a judge or a metric does not score as expected; kept with the run
     # Scores of different sorts that would have the same name, by that name.
@@ -130,7 +130,7 @@ def inspect(parts: Parts) -> Inspection:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
-        found.profiles.setdefault(case.dataset, Profile()).add(case)
+        found.profiles[case.dataset].add(case)
         scripts.add(case)
         found.draw.offer(case)
         if run.sample is None:
