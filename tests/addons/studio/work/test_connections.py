@@ -16,7 +16,7 @@ from sqlalchemy import Connection as DatabaseConnection
 from sqlalchemy import delete
 
 from evalflow.addons.studio.store import definitions, people, server_tables
-from evalflow.addons.studio.work import bots, cases, datasets, metrics, runs
+from evalflow.addons.studio.work import bots, cases, datasets, metrics, process, runs
 from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.run_request import RunRequest
@@ -28,6 +28,7 @@ from evalflow.calls.connections import Connection
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request
 from tests.finishing import PATIENCE_S, finish
+from tests.forked import FORKING
 from tests.postgres import ON_SQLITE
 
 pytestmark = [pytest.mark.slow, ON_SQLITE]
@@ -222,11 +223,13 @@ def carried_out(space: Workspace, *asked: RunRequest | Run) -> list[Run]:
     """Runs as a worker leaves them, each of a process of its own."""
     ids = [one.run_id if isinstance(one, Run) else runs.create_run(space, one).run_id for one in asked]
     worker, deadline = Worker(space, at_once=2), time.monotonic() + PATIENCE_S
-    while any((found := runs.get_run(space, one)).state in ("queued", "running") for one in ids):
-        assert time.monotonic() < deadline, found
-        with suppress(InfrastructureError):
-            if not worker.step():
-                time.sleep(0.05)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", FORKING)
+        while any((found := runs.get_run(space, one)).state in ("queued", "running") for one in ids):
+            assert time.monotonic() < deadline, found
+            with suppress(InfrastructureError):
+                if not worker.step():
+                    time.sleep(0.05)
     return [runs.get_run(space, one) for one in ids]
 
 
