@@ -10,6 +10,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.judge_form import JudgeChoices, edited_judge, judge_form, trial_card
+from evalflow.addons.studio.web.pages.metric_trial import case_sources
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting
 from evalflow.addons.studio.web.ui.endpoint import judge_labels, missing_key_note
@@ -29,7 +30,6 @@ from evalflow.addons.studio.web.ui.parts import (
 from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import judges
 from evalflow.addons.studio.work.connections import connection_names
-from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.definitions import taken_names
 from evalflow.addons.studio.work.judges import StoredJudge, can_be_member
 from evalflow.addons.studio.work.metric_trial import JUDGED, TriedJudge
@@ -94,9 +94,8 @@ def add() -> None:
 def _choices(workspace: Workspace) -> JudgeChoices:
     single = [one for one in judges.list_judges(workspace) if can_be_member(one)]
     metrics = {one.name: one.title for one in list_library(workspace) if one.definition.get("kind") in JUDGED}
-    datasets = {one.name: one.title for one in list_datasets(workspace)}
     taken = taken_names(workspace, judges.JUDGES)
-    return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, datasets, taken)
+    return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, case_sources(workspace), taken)
 
 
 def _table(found: Sequence[StoredJudge]) -> None:

@@ -11,7 +11,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.metric_form import NEW, MetricForm, YamlForm, why_no_form
-from evalflow.addons.studio.web.pages.metric_trial import TrialCard
+from evalflow.addons.studio.web.pages.metric_trial import TrialCard, case_sources
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
@@ -20,7 +20,6 @@ from evalflow.addons.studio.web.ui.parts import address, button, link_button, me
 from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import metrics
 from evalflow.addons.studio.work.bots import Bot, get_bot
-from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
 from evalflow.addons.studio.work.metric_trial import write_steps
 from evalflow.addons.studio.work.reruns import run_with_metric
@@ -72,10 +71,9 @@ class _Around:
 
 
 def _read_around(workspace: Workspace, bot: str) -> _Around:
-    datasets = {one.name: one.title for one in list_datasets(workspace)}
     judges = [one for one in list_judges(workspace) if has_models(one)]
     own = [one.name for one in metrics.list_metrics(workspace, bot)]
-    return _Around(get_bot(workspace, bot), own, datasets, judges)
+    return _Around(get_bot(workspace, bot), own, case_sources(workspace), judges)
 
 
 class _MetricEditor:

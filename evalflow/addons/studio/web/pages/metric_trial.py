@@ -12,10 +12,11 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.faults import reveal
-from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, problems_of, text
-from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
+from evalflow.addons.studio.web.ui.parts import READY_TO_USE, badge, button, facts, message, problems_of, text
+from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
+from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.scores import Score
@@ -45,6 +46,12 @@ _FIELDS = MappingProxyType(
 
 
 _GRADED = forms.About("Answer", "The answer to grade.", "You can return it within 30 days.", required=True)
+
+
+def case_sources(workspace: Workspace) -> dict[str, str]:
+    """The datasets to take a case from, by name, the samples last and marked; may block."""
+    found = sorted(list_datasets(workspace), key=lambda one: one.origin != "workspace")
+    return {one.name: one.title if one.origin == "workspace" else f"{one.title} ({READY_TO_USE})" for one in found}
 
 
 class CaseFields:
@@ -251,7 +258,7 @@ def _read(row: Row, answer: Answer) -> Reading:
             )
         ],
         reference=numbered(texts_of(row.get("reference"))) or None,
-        contexts=None if found is None else [("", one) for one in _passages({"contexts": found})],
+        contexts=[] if found is None else [ContextsShown([("", one) for one in _passages({"contexts": found})])],
     )
 
 

@@ -206,7 +206,7 @@ def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
     page = visit("/bots/examples/metrics/price")
     page.get_by_text("Take a case, or add").click()
     field(page, "Take a case from").click()
-    page.get_by_role("option", name="rag", exact=True).click()
+    page.get_by_role("option", name="rag (ready to use)").click()
     page.wait_for_function(
         "document.querySelector('textarea[aria-label], .trial textarea').value.includes('keep a film')"
     )
