@@ -27,7 +27,7 @@ from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.objects import is_address
 from evalflow.config.load import compose
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.config.validate import Composed
 from evalflow.engine import bookkeeping
 from evalflow.engine.bookkeeping import Tally
@@ -39,7 +39,6 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
-from evalflow.metrics.scale import own_bounds
 from evalflow.notes import NOTE, note
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, shown, write_atomically
 from evalflow.prompts import is_file_name
@@ -413,6 +412,14 @@ def _with_included(parts: Parts, prompts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(part for prompt in prompts for part in parts.prompts.parts(prompt)))
 
 
+def _own_bounds(config: MetricConfig, rule: RunMetric) -> tuple[float, float] | None:
+    if not rule.asks and getattr(config, "scale", None) is None:
+        return None  # without loading the scales
+    from evalflow.metrics.scale import own_bounds
+
+    return own_bounds(config, bounded=rule.bounded)
+
+
 def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricFacts:
     parts, metric = inspection.parts, inspection.scored[name].metric
     return MetricFacts(
@@ -421,7 +428,7 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
         asks=rule.asks,
         embeds=rule.embeds,
         bounded=rule.bounded,
-        scale=own_bounds(metric.config, bounded=rule.bounded),
+        scale=_own_bounds(metric.config, rule),
         key=parts.settings.keys["metric", rule.declared],
         description=metric.config.description,
         version=metric.config.version,
