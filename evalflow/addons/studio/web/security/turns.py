@@ -25,8 +25,12 @@ WAITING = 60
 """Requests of one person that may wait for their turn; more are refused."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
+RATE, BURST = 50.0, 200.0
+"""Messages of one person's pages that are taken a second, in the long run and at first; later ones are read later."""
 _WITHOUT = ("/assets/", "/_nicegui")
 """Paths of files, and of the connections of open pages."""
+_SOCKET, _IN_A_REQUEST = "/_nicegui_ws/", 5.0
+"""The path of these connections, and how many messages a request there counts for, which can hold several."""
 _EVENTS = b"text/event-stream"
 
 
@@ -36,9 +40,16 @@ class FairTurns:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._people = WeakValueDictionary[str, _PersonalTurns]()
+        self._paces: dict[str, Pace] = {}  # not forgotten with the last connection, as one may open another
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
+        if scope["type"] != "lifespan" and route_path(scope).startswith(_SOCKET):
+            pace = self._paces.setdefault(_name(scope), Pace())
+            if scope["type"] == "http":
+                await pace.wait(_IN_A_REQUEST)
+            await self.app(scope, receive if scope["type"] == "http" else pace.paced(receive), send)
+            return
         person = _person(scope)
         if person is None:
             await self.app(scope, receive, send)
@@ -53,6 +64,31 @@ class FairTurns:
             await self.app(scope, receive, turn.send)
         finally:
             turn.end()
+
+
+class Pace:
+    """How fast the messages of one person's pages are taken: what comes faster waits, unread, with its sender."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    async def wait(self, messages: float = 1.0) -> None:
+        """Wait until so many more may be taken."""
+        now = time.monotonic()
+        self._due = max(self._due, now - BURST / RATE) + messages / RATE
+        if self._due > now:
+            await asyncio.sleep(self._due - now)
+
+    def paced(self, receive: Receive) -> Receive:
+        """The messages of a websocket, at this pace."""
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive":
+                await self.wait()
+            return message
+
+        return received
 
 
 class KeyTurns:
@@ -118,10 +154,15 @@ def _person(scope: Scope) -> str | None:
     """Who sends a request that takes a turn; None for files, websockets and strangers."""
     if scope["type"] != "http" or route_path(scope).startswith(_WITHOUT):
         return None
+    return _name(scope) or None
+
+
+def _name(scope: Scope) -> str:
+    """The name of the person who sends a request; empty for strangers."""
     workspace: Workspace = scope["state"]["workspace"]
     identity = workspace.identify
     actor = identity.first if isinstance(identity, Identity) else None  # which asks no database
-    return actor.name if actor else None
+    return actor.name if actor else ""
 
 
 class _PersonalTurns:

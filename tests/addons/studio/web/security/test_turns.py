@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.security import turns
-from evalflow.addons.studio.web.security.turns import AT_ONCE, EventTurns, FairTurns, KeyTurns
+from evalflow.addons.studio.web.security.turns import AT_ONCE, BURST, RATE, EventTurns, FairTurns, KeyTurns, Pace
 from evalflow.addons.studio.work.access import Actor
 from evalflow.addons.studio.work.sessions import Identity
 from evalflow.addons.studio.work.space import Workspace
@@ -149,6 +149,29 @@ async def test_requests_with_one_key_wait_until_it_is_known_whose_it_is(monkeypa
             for key in (f"key {number}", None):
                 tasks.create_task(ask(key))
     assert most == 6, "others do not wait"
+
+
+@pytest.mark.anyio
+async def test_messages_that_come_too_fast_are_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "websocket.receive"}
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(turns.time, "monotonic", lambda: 1000.0)
+    pace = Pace()
+    received = pace.paced(receive)
+    for _ in range(int(BURST)):
+        await received()
+    assert slept == [], "as many as a person may send"
+    for _ in range(3):
+        await received()
+    await pace.wait(5)
+    assert [round(one * RATE) for one in slept] == [1, 2, 3, 8]
 
 
 @pytest.mark.anyio
