@@ -45,6 +45,7 @@ LATENCY_S = 0.02
 RECENT_S = 0.25
 CASES = 40
 IMPORTED = 2000
+STORED, FOLDERS = 1000, 30
 GRADE: dict[str, Any] = {
     **{"kind": "rubric", "needs": ["question", "answer"], "description": "How good."},
     "scale": {"type": "likert", "min": 1, "max": 5},
@@ -284,18 +285,18 @@ def seconds(work: Path, *words: str) -> float:
 
 
 def fill(work: Path) -> None:
-    """A workspace with 5,000 cases and 10 MB of files of runs."""
+    """A workspace with 1,000 cases and 3 MB of files of runs."""
     served = Served(work, None)
     try:
         served.ask("POST", "/datasets", {"name": "mine"})
-        for start in range(0, 5000, 500):
+        for start in range(0, STORED, 500):
             items = [
                 {"question": f"What is {n}? {random.Random(n).randbytes(400).hex()}"} for n in range(start, start + 500)
             ]
             served.ask("POST", "/datasets/mine/cases", {"items": items})
     finally:
         served.end()
-    for number in range(100):
+    for number in range(FOLDERS):
         runs = work / "outputs" / "runs" / f"r{number}"
         runs.mkdir(parents=True)
         (runs / "scores.jsonl").write_bytes(random.Random(number).randbytes(100_000))
@@ -321,7 +322,6 @@ def backups(work: Path, _: str | None, kills: int, chance: random.Random) -> Cou
     seconds(work, "backup", str(out / "last.tar.gz"))
     left = sorted(one.name for one in out.iterdir() if one.name not in ("first.tar.gz", "last.tar.gz"))
     rows["left behind after the next backup"] += len(left)
-    print(left[:5])
     return rows
 
 
@@ -348,16 +348,17 @@ def restores(work: Path, _: str | None, kills: int, chance: random.Random) -> Co
             continue
         try:
             served = Served(after, None)
-        except RuntimeError as error:
+        except RuntimeError:
             rows["refused to start"] += 1
-            print(str(error)[-300:])
             continue
         try:
             found = served.ask("GET", "/datasets")["items"]
             cases = next((one["cases"] for one in found if one["name"] == "mine"), 0)
             folders = len(list((after / "outputs").glob("runs/*/scores.jsonl")))
             rows[
-                "whole" if (cases, folders) == (5000, 100) else f"WRONG: served {cases} cases, {folders} runs, {files}"
+                "whole"
+                if (cases, folders) == (STORED, FOLDERS)
+                else f"WRONG: served {cases} cases, {folders} runs, {files}"
             ] += 1
         finally:
             served.end()
