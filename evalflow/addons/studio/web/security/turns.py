@@ -40,12 +40,12 @@ class FairTurns:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._people = WeakValueDictionary[str, _PersonalTurns]()
-        self._paces: dict[str, Pace] = {}  # not forgotten with the last connection, as one may open another
+        self._paces: dict[str, MessagePace] = {}  # not forgotten with the last connection, as one may open another
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
         if scope["type"] != "lifespan" and route_path(scope).startswith(_SOCKET):
-            pace = self._paces.setdefault(_name(scope), Pace())
+            pace = self._paces.setdefault(_name(scope), MessagePace())
             if scope["type"] == "http":
                 await pace.wait(_IN_A_REQUEST)
             await self.app(scope, receive if scope["type"] == "http" else pace.paced(receive), send)
@@ -66,7 +66,7 @@ class FairTurns:
             turn.end()
 
 
-class Pace:
+class MessagePace:
     """How fast the messages of one person's pages are taken: what comes faster waits, unread, with its sender."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.security import turns
-from evalflow.addons.studio.web.security.turns import AT_ONCE, BURST, RATE, EventTurns, FairTurns, KeyTurns, Pace
+from evalflow.addons.studio.web.security.turns import AT_ONCE, BURST, RATE, EventTurns, FairTurns, KeyTurns, MessagePace
 from evalflow.addons.studio.work.access import Actor
 from evalflow.addons.studio.work.sessions import Identity
 from evalflow.addons.studio.work.space import Workspace
@@ -163,7 +163,7 @@ async def test_messages_that_come_too_fast_are_read_later(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(turns.time, "monotonic", lambda: 1000.0)
-    pace = Pace()
+    pace = MessagePace()
     received = pace.paced(receive)
     for _ in range(int(BURST)):
         await received()
