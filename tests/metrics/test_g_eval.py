@@ -331,5 +331,5 @@ def test_what_is_no_configuration(bench, change, message):
 
 
 def test_a_prompt_that_uses_what_is_not_declared_is_refused(bench):
-    with pytest.raises(UserError, match="uses 'against', which is neither in `needs`"):
+    with pytest.raises(UserError, match="uses 'against', which it does not get"):
         polite(bench, prompt="factual/recall.jinja")

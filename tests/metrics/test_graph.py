@@ -272,7 +272,12 @@ BOTH = "a node needs exactly one of `prompt`, `check` and `rule`; this one has"
             "nodes.verdicts.one_per",
             "'grade.claims' does not name an earlier step",
         ),
-        ("grade", {"prompt": "items.jinja"}, "nodes.grade.prompt", "uses the reply 'claims', which not every path"),
+        (
+            "grade",
+            {"prompt": "items.jinja"},
+            "nodes.grade.prompt (items.jinja:1)",
+            "uses the reply 'claims', which not every path",
+        ),
         (
             "polite",
             {"branches": [{"equals": True, "score": 1}]},
