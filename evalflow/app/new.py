@@ -16,6 +16,7 @@ from evalflow.app.core.screen import propose_command, write_new
 from evalflow.config.experiments import experiment_yaml
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import yaml_value
+from evalflow.datasets.nested import propose_mapping, with_paths
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -101,7 +102,7 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     columns = datasets.examples(DatasetConfig(path=path, sheet=sheet), skip_faulty=False)
     if not columns:
         raise UserError(Problem("no row has a column", path, "the first 100 rows were read; name a file with cases"))
-    proposed = datasets.propose_mapping(columns)
+    proposed = propose_mapping(columns)
     lines = "".join(f"\n  {field}: {yaml_value(column)}" for field, column in proposed.items())
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
     values = {"description": description, "path": path, "sheet": sheet}
@@ -111,7 +112,7 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     write_new({file: text}, console)
     config = DatasetConfig(path=path, sheet=sheet, fields={**proposed} or None)
     found = profile_of(name, config)
-    print_mapping(console, found, datasets.with_paths(columns, proposed), proposed, file)
+    print_mapping(console, found, with_paths(columns, proposed), proposed, file)
     if not found.faulty:
         propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0

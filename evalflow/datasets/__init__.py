@@ -26,7 +26,6 @@ from evalflow.datasets.fields import (
 )
 from evalflow.datasets.json_files import held_rows, open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.messages import read_messages
-from evalflow.datasets.nested import propose_mapping, with_paths
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
 from evalflow.datasets.rows import MadeIds, ReadingNotes, filled_rows
@@ -66,7 +65,6 @@ __all__ = (
     "places",
     "plain_rows",
     "propose_fields",
-    "propose_mapping",
     "read",
     "read_messages",
     "read_rows",
@@ -74,7 +72,6 @@ __all__ = (
     "tag_levels",
     "tag_name",
     "text_bytes",
-    "with_paths",
 )
 
 

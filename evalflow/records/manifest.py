@@ -43,7 +43,7 @@ class MetricFacts(_Facts):
     asks: bool
     embeds: bool
     bounded: bool  # whether its scores lie in 0..1
-    # The lowest and the highest grade of the scale that its judge uses, if that is another one than 0..1.
+    # The lowest and the highest grade of its own scale, if that is another one than 0..1.
     scale: tuple[float, float] | None = None
     key: str  # the name of its map in the configuration
     description: str

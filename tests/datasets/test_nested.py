@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.datasets import propose_mapping, with_paths
+from evalflow.datasets.nested import propose_mapping, with_paths
 
 ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why?"}]
 SAID = {"role": "assistant", "content": "So."}

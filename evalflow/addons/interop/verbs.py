@@ -143,12 +143,13 @@ def _has_cases(file: str) -> bool:
     """Whether a file's columns are those of cases, by their names."""
     from evalflow import datasets
     from evalflow.config.schema import DatasetConfig
+    from evalflow.datasets.nested import propose_mapping
 
     try:
         columns = datasets.examples(DatasetConfig(path=file))
     except EvalflowError:
         return False
-    return bool({"question", "messages", "answer"} & {*columns, *datasets.propose_mapping(columns)})
+    return bool({"question", "messages", "answer"} & {*columns, *propose_mapping(columns)})
 
 
 def _examine_import(options: Namespace) -> None:

@@ -439,6 +439,14 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
     )
 
 
+def _own_bounds(config: MetricConfig, rule: RunMetric) -> tuple[float, float] | None:
+    if not rule.asks and getattr(config, "scale", None) is None:  # neither a judge's grades nor recorded ones
+        return None
+    from evalflow.metrics.scale import own_bounds
+
+    return own_bounds(config, bounded=rule.bounded)
+
+
 def _judge_facts(judge: Judge, own: Collection[str]) -> JudgeFacts:
     more: dict[str, Any] = {"judges_itself": True} if judge.info.name in own else {}
     if isinstance(judge, Panel):

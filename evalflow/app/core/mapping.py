@@ -15,6 +15,7 @@ from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import yaml_value
 from evalflow.datasets.fields import field_map
+from evalflow.datasets.nested import with_paths
 from evalflow.datasets.profile import Profile, fields_by_column, in_words, shown_value, type_line
 from evalflow.datasets.proposal import other_contexts
 from evalflow.errors import Problem
@@ -54,7 +55,7 @@ def profile_of(name: str, config: DatasetConfig) -> FileProfile:
         else:
             found.faulty += 1
             found.problems += row.problems if len(found.problems) < _LISTED else ()
-    columns = list(datasets.with_paths(datasets.examples(config), mapped))
+    columns = list(with_paths(datasets.examples(config), mapped))
     found.fields = fields_by_column(field_map(name, config), columns, found.cases)
     return found
 

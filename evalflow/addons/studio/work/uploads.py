@@ -20,6 +20,7 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.fields import named_columns
+from evalflow.datasets.nested import propose_mapping, with_paths
 from evalflow.errors import Problem, UserError, did_you_mean
 
 SHOWN = 100
@@ -145,8 +146,8 @@ def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
     """The columns of a file, or paths into their objects, each with the case field that it probably holds."""
     with _reading(space, source.path):
         values = readers.examples(source.config())
-    mapping = readers.propose_mapping(values)
-    found = readers.with_paths(values, mapping)
+    mapping = propose_mapping(values)
+    found = with_paths(values, mapping)
     proposed = {column: field for field, column in mapping.items()}
     fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
     texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
