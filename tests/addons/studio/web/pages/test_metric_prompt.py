@@ -121,7 +121,8 @@ def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., An
         field(page, "Expected answer").fill(CASE["reference"])
         press(page, "Try it")
         page.locator(".score-line .sign.pass").wait_for()
-        answer, expected = (page.locator(".tried .pane").nth(side).bounding_box() for side in (0, 1))
+        panes = page.locator(".tried .pane").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+        answer, expected = panes  # at once: the page scrolls to them
         assert answer["y"] == expected["y"]
         assert answer["x"] + answer["width"] < expected["x"]
         assert "40 pounds" in endpoint.requests[-1].text
