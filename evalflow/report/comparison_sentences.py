@@ -282,36 +282,49 @@ def _change_of(value: ChangedValue) -> str:
 def preference_in_words(found: PeoplePreference, sides: tuple[str, str] = SIDES) -> str:
     """Whose answers people prefer, how often, and how sure that is; `sides` are the names of the two runs.
 
+    It begins with "Provisional" while people may still label.
+
     Example:
         >>> from evalflow.summary.preferences import preference_of
         >>> preference_in_words(preference_of(("a", "b"), [1.0] * 9 + [0.0], list("abcdefghij")))
         'People prefer B: its answer in 9 of 10 cases, that of A in 1 (share of B 90 %, 95 % interval 60 to 98 %).'
     """
     if not found.n:
-        return "Nobody has said yet which answer is better."
+        known = found.unsure or found.outdated or found.declined
+        first = "No preference is known yet." if known else "Nobody has said yet which answer is better."
+        return " ".join((first, *_not_counted(found)))
     a, b = sides
     preferred, other, wins, losses = (
         (a, b, found.losses, found.wins) if found.verdict == "first" else (b, a, found.wins, found.losses)
     )
     cases = f"{wins:,} of {counted(found.n, 'case')}"
+    people = "Provisional: people may still label. So far they" if found.is_provisional else "People"
     if found.verdict == "cannot_tell":
-        first = f"People show no clear preference: the answer of {b} in {cases}, that of {a} in {losses:,}"
+        first = f"{people} show no clear preference: the answer of {b} in {cases}, that of {a} in {losses:,}"
     else:
-        first = f"People prefer {preferred}: its answer in {cases}, that of {other} in {losses:,}"
+        first = f"{people} prefer {preferred}: its answer in {cases}, that of {other} in {losses:,}"
     tied, share = f", {counted(found.ties, 'tie')}" if found.ties else "", found.share
     ends = ""
     if share.value is not None and share.low is not None and share.high is not None:
         half = "; a tie counts half" if found.ties else ""
         interval = f"95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %"
         ends = f" (share of {b} {100 * share.value:.0f} %, {interval}{half})"
-    return " ".join(filter(None, (f"{first}{tied}{ends}.", *_not_asked(found))))
+    return " ".join((f"{first}{tied}{ends}.", *_not_counted(found)))
 
 
-def _not_asked(found: PeoplePreference) -> Iterator[str]:
+def _not_counted(found: PeoplePreference) -> Iterator[str]:
+    """The cases without a label that counts, and why."""
+    more = "more " if found.n else ""
     if found.unsure:
-        yield f"In {counted(found.unsure, 'more case')} nobody could tell."
+        yield f"In {counted(found.unsure, f'{more}case')} nobody could tell."
+    if found.outdated:
+        yield f"The labels of {counted(found.outdated, f'{more}case')} are by older guidelines and no longer count."
+    if found.declined:
+        yield f"{counted(found.declined, f'{more}case')} {'was' if found.declined == 1 else 'were'} declined."
     if found.same:
-        yield f"{found.same:,} more cases have the same answer in both; nobody was asked about them."
+        have, them = ("has", "it") if found.same == 1 else ("have", "them")
+        cases = counted(found.same, f"{more}case")
+        yield f"{cases} {have} the same answer in both; nobody was asked about {them}."
 
 
 def gated_metrics(manifest: Manifest) -> set[str]:

@@ -15,12 +15,14 @@ from evalflow.report.comparison_sentences import (
     change_lines,
     in_words,
     of_comparison,
+    preference_in_words,
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
 from evalflow.summary.changed import ChangedPart, ChangedValue, Part, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
+from evalflow.summary.preferences import preference_of
 
 PAIR = ("a", "b")
 TITLES = ("Old prompt", "New prompt")
@@ -232,3 +234,20 @@ def test_better_and_worse_are_said_only_where_nothing_but_the_answers_may_differ
     assert (found.verdict in ("better", "worse")) == (not relevant)
     assert (" is better" in said or " is worse" in said) == (not relevant)
     assert found.document(0.1)["not_worse"] is None or not relevant
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({}, "Nobody has said yet which answer is better."),
+        ({"unsure": 2}, "No preference is known yet. In 2 cases nobody could tell."),
+        ({"declined": 1}, "No preference is known yet. 1 case was declined."),
+        (
+            {"outdated": 1, "same": 1},
+            "No preference is known yet. The labels of 1 case are by older guidelines and no longer count. "
+            "1 case has the same answer in both; nobody was asked about it.",
+        ),
+    ],
+)
+def test_cases_without_a_label_that_counts_say_why(counts: dict[str, int], said: str) -> None:
+    assert preference_in_words(preference_of(PAIR, [], [], **counts, unfinished=["Fees"])) == said

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import Literal, get_args
 
 from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.reviews import GivenLabel, ReviewedAnswer
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_results import current_labels
 from evalflow.addons.studio.work.review_rows import REVIEWS, StoredReview, found_review, read_review
@@ -16,6 +18,9 @@ from evalflow.summary.preferences import PeoplePreference, preference_of
 
 Place = tuple[str, str, int]
 """Which pair of answers: dataset, case and repeat."""
+_Without = Literal["unsure", "outdated", "declined"]
+"""Why a pair has no label that counts; of several reviews the first of these."""
+_WITHOUT: Sequence[_Without] = get_args(_Without)
 
 
 @requires("read")
@@ -42,34 +47,54 @@ def preference_in(space: Workspace, name: str) -> PeoplePreference:
 def _preference(space: Workspace, pair: tuple[str, str], reviews: list[StoredReview]) -> PeoplePreference:
     given: dict[Place, list[float]] = defaultdict(list)
     clusters: dict[Place, str] = {}
-    shown: set[Place] = set()
+    without: dict[Place, set[_Without]] = defaultdict(set)
+    unfinished: list[str] = []
     for review in reviews:
-        for place, cluster, values in _of_review(space, review):
-            shown.add(place)
+        items, held, labels = space.read(stored.all_rows, review.id)
+        if review.state == "open" or any(row.is_reserved for row in held):
+            unfinished.append(review.name)
+        for place, cluster, found in _of_review(review, items, labels):
             clusters[place] = cluster
-            given[place] += values if review.run_id == pair[1] else [1 - value for value in values]
-    known = [place for place in given if given[place]]
+            if isinstance(found, str):
+                without[place].add(found)
+            else:
+                given[place] += found if review.run_id == pair[1] else [1 - value for value in found]
+    why = Counter(next(one for one in _WITHOUT if one in without[place]) for place in clusters if place not in given)
     return preference_of(
         pair,
-        [fmean(given[place]) for place in known],
-        [clusters[place] for place in known],
-        unsure=len(shown) - len(known),
+        [fmean(values) for values in given.values()],
+        [clusters[place] for place in given],
+        **{name: why[name] for name in _WITHOUT},
         population=max(review.draw.population for review in reviews),
         same=max(review.draw.same for review in reviews),
+        unfinished=unfinished,
     )
 
 
-def _of_review(space: Workspace, review: StoredReview) -> Iterator[tuple[Place, str, list[float]]]:
-    """Each pair that somebody was shown, with its group and people's labels; a decision replaces the labels."""
+def _of_review(
+    review: StoredReview, items: Sequence[ReviewedAnswer], labels: Sequence[GivenLabel]
+) -> Iterator[tuple[Place, str, list[float] | _Without]]:
+    """Each pair that somebody was done with, with its group and people's labels, or why it has none that count.
+
+    A decision replaces the labels.
+    """
     (metric,) = review.metrics
-    items, held, labels = space.read(stored.all_rows, review.id)
-    finished = {row.item for row in held if row.state != "open"}
-    own: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for row in current_labels(review.rubrics, labels):
-        if row.value is not None:
-            own[row.item].append((row.kind, read_label(metric.scale, row.value)[0]))
+    newest = review.rubrics
+    own: dict[int, list[GivenLabel]] = defaultdict(list)
+    for row in labels:
+        own[row.item].append(row)
     for item in items:
-        if item.item in finished or item.item in own:
-            decided = [value for kind, value in own[item.item] if kind == "resolution"]
-            values = decided or [value for _, value in own[item.item]]
-            yield (item.dataset, item.case_id, item.target_repeat), f"{item.dataset} {item.group}", values
+        if rows := own[item.item]:
+            current = [row for row in current_labels(newest, rows) if row.value is not None]
+            decided = [row for row in current if row.kind == "resolution"]
+            values = [read_label(metric.scale, row.value)[0] for row in decided or current]
+            place = (item.dataset, item.case_id, item.target_repeat)
+            yield place, f"{item.dataset} {item.group}", values or _why_without(newest, rows)
+
+
+def _why_without(newest: Mapping[str, int], rows: Sequence[GivenLabel]) -> _Without:
+    """Why a pair with these labels has none that counts."""
+    current = current_labels(newest, rows)
+    if any(row.is_given for row in current):
+        return "unsure"
+    return "declined" if all(row.missing == "declined" for row in current or rows) else "outdated"

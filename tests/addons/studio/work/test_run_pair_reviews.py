@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.addons.studio.work import comparing, pair_reviews, review_closing, review_results, reviews
+from evalflow.addons.studio.work import (
+    comparing,
+    pair_reviews,
+    review_closing,
+    review_guidelines,
+    review_results,
+    reviews,
+)
 from evalflow.addons.studio.work.review_calibration import review_result, save_calibration
-from evalflow.addons.studio.work.review_desk import next_item, submit_item
+from evalflow.addons.studio.work.review_desk import CANNOT_TELL, decline_item, next_item, submit_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
+from evalflow.report.comparison_sentences import preference_in_words
 from tests.addons.studio.web.finished import EVIL, Finished, finish_runs
 from tests.addons.studio.work.test_reviews import add_people, person
 from tests.postgres import ON_SQLITE
@@ -41,8 +49,8 @@ def label(space: Workspace, name: str, review: str = "r", *, sides: set[str] | N
 
 
 def test_people_prefer_one_run_and_the_comparison_says_so(space: Workspace, made: Finished) -> None:
-    review = reviews.create_review(space, request(made, overlap=0.5, people=["ann", "ben"]))
-    assert (review.size, review.population, review.doubled, review.same) == (10, 12, 10, 0)
+    review = reviews.create_review(space, request(made, size=12, overlap=0.5, people=["ann", "ben"]))
+    assert (review.size, review.population, review.doubled, review.same) == (12, 12, 12, 0)
     asked = comparing.compare_runs(space, made.worse, made.better)
     assert asked.preferred == ["Nobody has said yet which answer is better."]
     sides: set[str] = set()
@@ -51,12 +59,13 @@ def test_people_prefer_one_run_and_the_comparison_says_so(space: Workspace, made
     assert sides == {"first", "second"}
     found = comparing.compare_runs(space, made.worse, made.better)
     (one,) = found.preferences
-    assert (one.n, one.wins, one.losses, one.verdict) == (10, 9, 1, "second")
-    assert found.preferred[0].startswith(
-        "People prefer New prompt: its answer in 9 of 10 cases, that of As it was in 1 ("
-    )
+    assert (one.n, one.wins, one.losses, one.verdict) == (12, 11, 1, "second")
+    said = "prefer New prompt: its answer in 11 of 12 cases, that of As it was in 1 ("
+    assert found.preferred[0].startswith(f"Provisional: people may still label. So far they {said}")
+    assert one.document()["is_provisional"]
+    assert one.unfinished == ["r"]
     (back,) = comparing.compare_runs(space, made.better, made.worse).preferences
-    assert (back.wins, back.losses, back.verdict) == (1, 9, "first")
+    assert (back.wins, back.losses, back.verdict) == (1, 11, "first")
     rows = list(review_results.review_labels(space, "r"))
     assert {row["metric"] for row in rows} == {"preference"}
     assert {row["value"] for row in rows} == {"loss", "win"}
@@ -65,6 +74,38 @@ def test_people_prefer_one_run_and_the_comparison_says_so(space: Workspace, made
     review_closing.close_review(space, "r", reviews.get_review(space, "r").version)
     with pytest.raises(UserError, match="says nothing of a judge"):
         save_calibration(space, "r")
+    closed = comparing.compare_runs(space, made.worse, made.better)
+    assert closed.preferred[0].startswith(f"People {said}")
+    assert not closed.preferences[0].is_provisional
+
+
+def test_cases_without_a_label_that_counts_are_counted_by_why(space: Workspace, made: Finished) -> None:
+    reviews.create_review(space, request(made))
+    ann = person(space, "ann")
+    label(space, "ann")
+
+    def said() -> str:
+        return preference_in_words(pair_reviews.preference_in(space, "r"))
+
+    version = reviews.get_review(space, "r").version
+    revised = review_guidelines.revise_guidelines(space, "r", version, {"preference": "Look twice."})
+    older = "The labels of 10 cases are by older guidelines and no longer count."
+    assert said() == f"No preference is known yet. {older}"
+    review_guidelines.give_out_again(space, "r", revised.version)
+    assert said() == f"No preference is known yet. {older}"
+    for done in range(3):
+        item = next_item(ann, "r")
+        assert item is not None
+        if done == 0:
+            decline_item(ann, "r", item.item)
+        else:
+            submit_item(ann, "r", item.item, {"preference": CANNOT_TELL if done == 1 else "first"})
+    counted = pair_reviews.preference_in(space, "r")
+    assert (counted.n, counted.unsure, counted.outdated, counted.declined) == (1, 1, 7, 1)
+    assert said().endswith(
+        "In 1 more case nobody could tell. The labels of 7 more cases are by older guidelines and no longer count. "
+        "1 more case was declined."
+    )
 
 
 def test_a_decision_replaces_a_tie_and_another_review_adds_to_the_first(space: Workspace, made: Finished) -> None:
