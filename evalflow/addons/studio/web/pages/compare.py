@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from anyio import to_thread
 from nicegui import ui
@@ -303,10 +304,12 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
 
 
 def _asking(found: Comparison, runs: tuple[Run, Run]) -> None:
-    """Ask people which answers are better, or look at what they have said so far."""
+    """Link what asks people which answers are better: a new review, and those in which people may still label."""
     a, b = (run.run_id for run in runs)
     asked = address("/reviews/new", {"run": b, "against": a})
     link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
+    for name in (name for one in found.preferences for name in one.unfinished):
+        link_button(f"To the review {name}", f"/reviews/{quote(name, safe='')}")
 
 
 def _download(found: Comparison) -> None:

@@ -42,7 +42,8 @@ from evalflow.addons.studio.work import pair_reviews, review_calibration, review
 from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
-from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.runs import get_run
+from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import command
 from evalflow.report.calibration import Calibration, CorrectedRow
 from evalflow.report.comparison_sentences import preference_in_words
@@ -81,8 +82,9 @@ def add() -> None:
             _progress(found, progress)
             people_section(workspace, found, progress, may_label)
             if found.against:
-                compared = partial(_show_preference, found)
-                _later(lambda: pair_reviews.preference_in(workspace, review), compared, "Result")
+                read = lambda: pair_reviews.preference_in(workspace, review)  # noqa: E731
+                titles = await to_thread.run_sync(_titles_of, workspace, (found.against, found.run_id))
+                _later(read, partial(_show_preference, found, titles=titles), "Result")
             else:
                 build = partial(show_result, workspace, found)
                 _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
@@ -92,6 +94,18 @@ def add() -> None:
                 place.props["id"] = _DISAGREEMENTS
                 _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
             guidelines_section(workspace, found, progress)
+
+
+def _titles_of(workspace: Workspace, run_ids: Sequence[str]) -> Sequence[str]:
+    """The titles of runs; empty for one without a title, and for one that is deleted."""
+
+    def title(run_id: str) -> str:
+        try:
+            return get_run(workspace, run_id).title
+        except NotFoundError:
+            return ""
+
+    return [title(run_id) for run_id in run_ids]
 
 
 def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
@@ -296,12 +310,13 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
         _against(review, metric, [one for one in found.cases if one.metric == metric.name])
 
 
-def _show_preference(review: Review, found: PeoplePreference) -> None:
-    if found.n and review.state == "open":
-        message("Provisional: people are still labelling.", _CLOSING, "")
+def _show_preference(review: Review, found: PeoplePreference, titles: Sequence[str]) -> None:
     with ui.element("article").classes("card stack"):
         text(preference_in_words(found), "p", "text")
-        text("A is the earlier run, and B the one whose answers were drawn.", "p", "small muted")
+        if found.n and found.is_provisional:
+            text(_CLOSING, "p", "small muted")
+        a, b = (f"{run} ({title})" if title else run for run, title in zip(found.pair, titles, strict=True))
+        text(f"A is {a}, B is {b}.", "p", "small muted")
         with ui.element("div").classes("actions"):
             link_button("To the comparison", address("/compare", {"a": review.against, "b": review.run_id}))
 
