@@ -414,7 +414,7 @@ def _with_included(parts: Parts, prompts: Iterable[str]) -> list[str]:
 
 def _own_bounds(config: MetricConfig, rule: RunMetric) -> tuple[float, float] | None:
     if not rule.asks and getattr(config, "scale", None) is None:
-        return None  # without loading the scales
+        return None  # neither a judge's grades nor recorded ones: the scales need not be loaded
     from evalflow.metrics.scale import own_bounds
 
     return own_bounds(config, bounded=rule.bounded)
@@ -437,14 +437,6 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
         figures=metric.figures,
         files_sha256=metric.files_sha256,
     )
-
-
-def _own_bounds(config: MetricConfig, rule: RunMetric) -> tuple[float, float] | None:
-    if not rule.asks and getattr(config, "scale", None) is None:  # neither a judge's grades nor recorded ones
-        return None
-    from evalflow.metrics.scale import own_bounds
-
-    return own_bounds(config, bounded=rule.bounded)
 
 
 def _judge_facts(judge: Judge, own: Collection[str]) -> JudgeFacts:
