@@ -42,7 +42,7 @@ from evalflow.report.page import (
     subtitle,
     write_page,
 )
-from evalflow.report.reported import Reported, with_title, with_titles
+from evalflow.report.reported import Reported, facts_by_title, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import (
@@ -103,7 +103,7 @@ def write_html(
         "proofs": _proofs(manifest),
         "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
-        "numbers": numbers_table([row for row in rows if row.tag is None], lower, manifest.metrics),
+        "numbers": numbers_table([row for row in rows if row.tag is None], lower, facts_by_title(manifest)),
         "worst": PageTable(_WORST, [_worst_cells(row, questions) for row in worst]),
         "rows": [*reasons_once((row for row in rows if row.tag is None), heads)],
         "by_tag": tag_tables([row for row in rows if row.tag is not None]),

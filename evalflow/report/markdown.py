@@ -12,7 +12,7 @@ from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.own_scale import HEAD, own_scale_cells
 from evalflow.report.page import judge_lines, sample_lines, title
-from evalflow.report.reported import Reported
+from evalflow.report.reported import Reported, facts_by_title
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
     caveat_lines,
@@ -66,7 +66,7 @@ def _lines(run: Reported) -> Iterator[str]:
             yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
     parts, labelled = varying(rows), any(row.n_labels is not None for row in rows)
     who = "judge" if any(row.judge for row in rows) else "metric"
-    grades = own_scale_cells(rows, run.manifest.metrics)
+    grades = own_scale_cells(rows, facts_by_title(run.manifest))
     graded = bool(grades)
     columns, own = f" {who} alone | labels |" * labelled, f" {HEAD} |" * graded
     yield ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.records import Case
-from evalflow.records.manifest import Manifest
+from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.results_csv import AnswerOf
 from evalflow.summary.rows import Detail, GateOutcome
 
@@ -51,9 +51,16 @@ def with_titles(run: Reported) -> Reported:
         scores=run.scores.with_columns(shown),
         summary=run.summary.with_columns(shown),
         details=[with_title(detail, titles) for detail in run.details],
+        gates=[{**gate, "of_metric": titles.get(gate["of_metric"] or "", gate["of_metric"])} for gate in run.gates],
         metrics={titles.get(name, name): config for name, config in run.metrics.items()},
         calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
     )
+
+
+def facts_by_title(manifest: Manifest) -> dict[str, MetricFacts]:
+    """The facts of a run's metrics, with the same names as in `with_titles`."""
+    titles = manifest.titles
+    return {titles.get(name, name): facts for name, facts in manifest.metrics.items()}
 
 
 def with_title(row: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, scrip
 from evalflow.report.html import write_reports
 from evalflow.report.page import facts, judge_lines, title
 from tests.manifests import manifest_of
+from tests.report.outcomes import gate_outcome
 
 EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
 
@@ -164,6 +165,26 @@ def test_several_judges_are_told_once_and_what_means_rest_on_over_each_table(mak
     assert text.count("judge: a (an LLM), uncalibrated judge: b (text overlap), uncalibrated") == 1
     assert text.count("judge: ") == 2
     assert text.count("not asked: 2 of 3 cases") == 3
+
+
+def test_a_metric_with_a_title_has_its_grade_and_the_headline_if_a_gate_is_on_it(make_run, make_case, tmp_path):
+    manifest = manifest_of(
+        metrics={name: {"scale": (1, 5)} for name in ("tone", "style")},
+        config={"metric": {"tone": {"title": "Friendly tone"}}},
+    )
+    cells = [{"case_id": "case-0", "score": 0.75, "metric": name} for name in ("style", "tone")]
+    metrics = {name: MetricConfig(kind="judge", description="d") for name in ("tone", "style")}
+    gate = gate_outcome(name="tone", passed=True, of_metric="tone")
+    run = make_run([make_case(0)], cells, manifest=manifest, metrics=metrics, gates=[gate])
+    write_reports(tmp_path, run)
+    page, summary = (tmp_path / name for name in ("report.html", "summary.md"))
+    assert Page(page.read_text(encoding="utf-8")).text.count("4.0/5") == 2
+    lines = summary.read_text(encoding="utf-8").splitlines()
+    assert [line.split("|")[1:4] for line in lines if "4.0/5" in line] == [
+        [" style ", " 0.750 ", " 4.0/5 "],
+        [" Friendly tone ", " 0.750 ", " 4.0/5 "],
+    ]
+    assert lines[2].startswith("**Friendly tone: 0.75 on average")
 
 
 def test_people_read_the_title_of_a_metric_and_files_have_its_name(make_run, make_case, tmp_path):
