@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -21,12 +22,13 @@ UNPACKED = 512 * 1024**2
 """Maximum size of all rows in bytes, unpacked, of a file that is smaller than a `_RATIO`th of it."""
 _RATIO = 8
 MEMORY = 3 * 1024**3
-"""Address space of the process that reads a file, in bytes; the library reserves about 1 GB of it."""
+"""Address space of the process that reads a file, in bytes, besides the file, which is mapped.
+
+The library reserves about 1 GB of it.
+"""
 SECONDS, SECONDS_PER_MB = 120, 2
 """Its CPU time, whatever the size of the file, and more for a large one."""
-_READING = Work(
-    "evalflow.limited.parquet:lines", imports=("polars",), memory=MEMORY, output=2**28, files=64, threads=True
-)
+_READING = Work("evalflow.limited.parquet:lines", imports=("polars",), output=2**28, files=64, threads=True)
 
 
 def open_parquet(path: Path) -> Table:
@@ -41,8 +43,9 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     size = path.stat().st_size
     task = {"path": str(path.absolute()), "longest": MAX_RECORD, "unpacked": max(UNPACKED, _RATIO * size)}
+    reading = replace(_READING, memory=MEMORY + size)
     try:
-        with closing(_READING.stream(task, SECONDS + SECONDS_PER_MB * (size >> 20), "the file")) as lines:
+        with closing(reading.stream(task, SECONDS + SECONDS_PER_MB * (size >> 20), "the file")) as lines:
             for index, line in enumerate(lines):
                 if not is_object(line):
                     yield _row(f"{name}[{index}]", *line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import errno
 import math
 from collections.abc import Iterator
 from decimal import Decimal
@@ -35,6 +36,10 @@ def lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
         yield from _lines(path, longest, unpacked)
     except pl.exceptions.PolarsError as error:
         yield _end(f"broken Parquet: {str(error).splitlines()[0]}")
+    except OSError as error:
+        if f"(os error {errno.ENOMEM})" in str(error):  # the library sets no errno
+            raise MemoryError from error
+        yield _end(f"it cannot be read: {str(error).splitlines()[0]}")
 
 
 def _lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
@@ -92,6 +97,8 @@ def _bytes_of(value: pl.Expr, dtype: object) -> pl.Expr:
         return inner.list.sum().fill_null(0).cast(pl.UInt64) + each
     if dtype == pl.String:
         return value.str.len_bytes().fill_null(0).cast(pl.UInt64) + each
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        return value.cat.len_bytes().fill_null(0).cast(pl.UInt64) + each
     if dtype == pl.Binary:
         return value.bin.size().fill_null(0).cast(pl.UInt64) + each
     return each

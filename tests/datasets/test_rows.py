@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, digest, files, read
+from evalflow.datasets.parquet import MEMORY
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import UserError
+from evalflow.limited.parquet import lines
 
 
 def test_a_missing_file_is_refused_at_once_with_the_nearest_name() -> None:
@@ -355,6 +358,42 @@ def test_texts_of_parquet_that_unpack_to_too_much_are_refused() -> None:
         assert Path("mine.parquet").stat().st_size < 1_000_000
         with pytest.raises(UserError, match=r"mine\.parquet\[1\]: the record is longer than 33,554,432 characters"):
             list(read("mine", DatasetConfig(path="mine.parquet")))
+
+
+@pytest.mark.parametrize("nested", [pl.col, pl.concat_list, pl.struct])
+@pytest.mark.parametrize("kind", [pl.Categorical(), pl.Enum(["x" * (MAX_RECORD + 1)])])
+def test_a_category_of_parquet_counts_as_its_text(kind: pl.DataType, nested: Callable[[str], pl.Expr]) -> None:
+    texts = pl.Series([None, "x" * (MAX_RECORD + 1)], dtype=kind)
+    frame = pl.DataFrame({"question": ["q", "q"], "kind": texts})
+    frame.with_columns(nested("kind").alias("kind")).write_parquet("mine.parquet")
+    with pytest.raises(UserError, match=r"mine\.parquet\[1\]: the record is longer than 33,554,432 characters"):
+        list(read("mine", DatasetConfig(path="mine.parquet")))
+
+
+def test_a_parquet_file_may_be_larger_than_the_memory_that_its_rows_may_take() -> None:
+    file = Path("mine.parquet")
+    pl.DataFrame({"question": ["a", "b"]}).write_parquet(file)
+    whole = file.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    with file.open("r+b") as larger:  # a hole between the rows and the footer
+        larger.seek(MEMORY)
+        larger.write(whole[footer:])
+    assert [case.question for case in read("mine", DatasetConfig(path=str(file)))] == ["a", "b"]
+
+
+def test_a_parquet_file_that_gets_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **_more: object) -> None:
+        raise OSError("Cannot allocate memory (os error 12)")
+
+    monkeypatch.setattr(pl, "scan_parquet", refuse)
+    with pytest.raises(MemoryError):
+        list(lines("mine.parquet", MAX_RECORD, MAX_RECORD))
+
+
+def test_a_parquet_file_that_cannot_be_read_names_the_reason() -> None:
+    (line,) = lines("mine.parquet", MAX_RECORD, MAX_RECORD)
+    assert line["ends"]
+    assert "No such file" in line["what"]
 
 
 def test_numbers_of_parquet_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
