@@ -79,6 +79,11 @@ _ASKED = 160  # characters of a question in a cell
 _FEW = 10
 """Scores below which a row's numbers say little, however exact its interval is."""
 _TOO_FEW, _SAYS_LITTLE = "too few for the rule of three", "too few to say much"
+_OF_FEW_CASES = re.compile(
+    r"((no|a rough) interval, )?"
+    r"(one case|fewer than \d+ cases( of a score without fixed ends)?|\S+ of \S+ cases, (too few|by the rule) [^,]*)"
+)
+"""Caveats that say no more than the number of cases; few or equal groups, for example, are another reason."""
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
 # contain but which cannot be encoded. And characters that change the writing direction, so that text reads as
 # something else.
@@ -179,13 +184,14 @@ def caveat(code: str | None) -> str:
 
 
 def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
-    """The caveats of a summary's intervals: a line for each, with the rows it applies to; of few cases one line."""
+    """The caveats of a summary's intervals, each with the rows it applies to; one line if only few cases are why."""
     notes: dict[str, list[str]] = {}
     few: dict[int, list[str]] = {}
     for row in (row for row in rows if row.n_scored):
         name = row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"
         why = caveat(row.ci_method)
-        if row.n_scored < _FEW or _SAYS_LITTLE in why:
+        is_few = row.n_scored < _FEW or _SAYS_LITTLE in why
+        if is_few and (not why or _OF_FEW_CASES.fullmatch(why)):
             few.setdefault(row.n_scored, []).append(name)
         elif why:
             notes.setdefault(why, []).append(name)

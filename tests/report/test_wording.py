@@ -116,3 +116,21 @@ def test_few_cases_are_named_in_one_line() -> None:
         "d: a rough interval, fewer than 30 cases",
     ]
     assert caveat(three) == "0 of 3 cases, too few to say much"
+
+
+@pytest.mark.parametrize(
+    ("n", "why", "line"),
+    [
+        (8, "none: one cluster", "m: no interval, one cluster"),
+        (8, "none: all scores equal", "m: no interval, all scores equal"),
+        (8, "none: clusters do not differ", "m: no interval, clusters do not differ"),
+        (8, "plus_two_cr2_t: clusters of very unequal size", "m: a rough interval, clusters of very unequal size"),
+        (8, "none: too skewed for 8 cases", "m: no interval, too skewed for 8 cases"),
+        (40, "wilson_clusters: 2 of 2 groups, too few for the rule of three", "m: 2 of 2 groups, too few to say much"),
+        (1, "none: one case", "too few cases to say much: 1 for m"),
+        (8, "none: fewer than 10 cases of a score without fixed ends", "too few cases to say much: 8 for m"),
+        (8, "wilson: 8 of 8 cases, by the rule of three at least 0.625", "too few cases to say much: 8 for m"),
+    ],
+)
+def test_few_cases_hide_no_other_reason(n: int, why: str, line: str) -> None:
+    assert caveat_lines([summary_row(metric="m", n_scored=n, ci_method=why)]) == [line]
