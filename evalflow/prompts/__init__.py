@@ -307,6 +307,23 @@ def is_file_name(source: str) -> bool:
     return source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source)
 
 
+def used_in(source: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The variables that a template's text uses, and the columns of `vars` that it reads by name.
+
+    UserError if it does not parse.
+
+    >>> used_in("{% set plan = vars.plan %}{{ plan }} {# {{ answer }} #} {{ vars.get('fee') }}")
+    (frozenset({'vars'}), ('plan',))
+    """
+    try:
+        facts = _read(source)
+    except TemplateSyntaxError as error:
+        raise UserError(Problem(error.message or "syntax error", f"line {error.lineno}")) from None
+    except (RecursionError, SyntaxError) as error:
+        raise UserError(Problem(_too_deep(error))) from None
+    return facts.variables, facts.columns if "vars" in facts.variables else ()
+
+
 def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:
     """Return the variables that a template uses but is not given; `whom` says what the template is for."""
     for name in sorted(set(used) - set(known)):
@@ -371,6 +388,7 @@ class _TemplateFacts:
     lines: Mapping[str, int]
     includes: tuple[str, ...]
     variables: frozenset[str]
+    columns: tuple[str, ...]
     unfenced: frozenset[str]
     tags: frozenset[str]
 
@@ -385,9 +403,23 @@ def _read(source: str) -> _TemplateFacts:
         lines={one.name: one.lineno for one in reversed([*tree.find_all(nodes.Name)])},
         includes=includes,
         variables=frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)),
+        columns=tuple(dict.fromkeys(_columns(tree))),
         unfenced=frozenset(field for field in JUDGED if _puts_out(tree, field)),
         tags=frozenset(arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)),
     )
+
+
+def _columns(tree: nodes.Template) -> Iterator[str]:
+    """What is read of `vars` by name; a method that is called, such as `vars.get`, is not a column."""
+    called = {id(one.node) for one in tree.find_all(nodes.Call)}
+    for one in tree.find_all((nodes.Getattr, nodes.Getitem)):
+        match one:
+            case nodes.Getattr(node=nodes.Name(name="vars"), attr=name) if id(one) not in called:
+                yield name
+            case nodes.Getitem(node=nodes.Name(name="vars"), arg=nodes.Const(value=str(name))):
+                yield name
+            case _:
+                pass
 
 
 def _named_outside_blocks(tree: nodes.Template) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,8 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS
 from evalflow.addons.studio.web.ui.parts import plain_button, text
+from evalflow.errors import UserError
+from evalflow.prompts import used_in
 
 FILE = "grade.jinja"
 """The file name of a prompt that is written here, in the folder of its metric."""
@@ -41,11 +43,13 @@ _INSERTED = MappingProxyType(
     }
 )
 """By its name for people, what shows something to the judge."""
+_COMMENT = re.compile(r"\{#.*?(?:#\}|$)", re.DOTALL)
 _MARK = re.compile(r"\{[{%]|[}%]\}")
 _EXTENDS = re.compile(r"\{%-?\s*extends [^%]*%\}")
 _TEXT = re.compile(r'"[^"]*"|\'[^\']*\'')
+_IMPORTED = re.compile(r"\bimport\b.*\bfield\b", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[a-z_]\w*")
-_COLUMN = re.compile(r"(?<![\w.])vars(?:\.(\w+)|\[\s*[\"']([^\"',]+)[\"']\s*\])")
+_COLUMN = re.compile(r"(?<![\w.])vars(?:\.(\w+)\b(?!\s*\()|\[\s*[\"']([^\"',]+)[\"']\s*\])")
 _INSERT = """(() => {{
   const it = document.getElementById({id});
   it.setRangeText({code}, it.selectionStart, it.selectionEnd, "end");
@@ -65,7 +69,7 @@ def _shown(source: str) -> str:
 
 
 def _stored(shown: str) -> str:
-    if "import field" in shown or not any("field(" in code for code in _codes(shown)):
+    if "field" not in _used_in(shown)[0]:
         return shown
     head = _EXTENDS.match(shown)
     at = head.end() if head else 0
@@ -78,10 +82,20 @@ def mentioned(prompt: str) -> tuple[list[str], list[str]]:
     >>> mentioned('{{ answer }} {{ field("audience", vars.audience) }}, not {{ "question" }}')
     (['answer'], ['audience'])
     """
-    codes = list(_codes(prompt))
-    names = _names(codes)
-    columns = [dotted or quoted for code in codes for dotted, quoted in _COLUMN.findall(code)]
+    names, columns = _used_in(prompt)
     return [name for name in CASE_FIELDS if name in names], list(dict.fromkeys(columns))
+
+
+def _used_in(prompt: str) -> tuple[Collection[str], Sequence[str]]:
+    """The variables of a prompt and its columns; while it has a fault, the names that look like them."""
+    try:
+        return used_in(prompt)
+    except UserError:
+        codes = list(_codes(_COMMENT.sub("", prompt)))
+    plain = [_TEXT.sub("", code) for code in codes]
+    names = {name for code in plain for name in _NAME.findall(code)}
+    columns = [dotted or quoted for code in codes for dotted, quoted in _COLUMN.findall(code)]
+    return names - ({"field"} if any(map(_IMPORTED.search, plain)) else set()), columns
 
 
 def _codes(prompt: str) -> Iterator[str]:
@@ -93,10 +107,6 @@ def _codes(prompt: str) -> Iterator[str]:
         elif start is not None and mark[0].endswith("}"):
             yield prompt[start : mark.start()]
             start = None
-
-
-def _names(codes: Iterable[str]) -> set[str]:
-    return {name for code in codes for name in _NAME.findall(_TEXT.sub("", code))}
 
 
 class PromptField:
@@ -144,7 +154,7 @@ class PromptField:
         column = "Write the name of the column in place of “column”, twice." if "vars.column" in self.source else ""
         unseen = (
             ""
-            if _CRITERION in _names(_codes(self.source))
+            if _CRITERION in _used_in(self.source)[0]
             else "The judge does not see the criteria: this prompt does not show them."
         )
         self._note.text = column or unseen

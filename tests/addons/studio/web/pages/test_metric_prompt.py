@@ -29,10 +29,42 @@ CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference"
         ("{{ scale.answer }} {{ one.vars.plan }}", [], []),
         ("{{ answer }} {{ reference", ["answer"], []),
         ("{{" * 100_000, [], []),
+        ('{{ vars.get("fee") }} {{ vars.plan }}', [], ["plan"]),
+        ('{{ vars.get("fee") }} {{ vars.plan }} {{ vars', [], ["plan"]),
+        ("{# {{ metadata }} {{ vars.fee }} #}{{ answer }}", ["answer"], []),
+        ("{# {{ metadata }} {{ vars.fee }} #}{{ answer }} {{ reference", ["answer"], []),
+        ("{% set question = 1 %}{{ question }} {% set vars = answer %}{{ vars.fee }}", ["answer"], []),
+        ("{% raw %}{{ question }} {{ vars.fee }}{% endraw %}", [], []),
     ],
 )
 def test_what_a_prompt_shows_is_known_while_it_is_typed(prompt: str, fields: list[str], columns: list[str]) -> None:
     assert mentioned(prompt) == (fields, columns)
+
+
+@pytest.mark.parametrize(
+    ("typed", "imports"),
+    [
+        ('Judge the import field.\n{{ field("answer", answer) }}', True),
+        ('{# import field #}{{ field("import field", answer) }}', True),
+        ('{{ field("answer", answer) }} {{ answer', True),
+        ('{% from "mine.jinja" import field %}{{ field("answer", answer) }}', False),
+        ('{% from "mine.jinja" import field %}{{ field("answer", answer) }} {{ answer', False),
+        ("Say field(1). {{ answer }} {# field(2) #}", False),
+    ],
+)
+def test_a_prompt_that_shows_a_field_gets_what_it_needs_for_that(typed: str, imports: bool) -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["answer"], "scale": "boolean"}
+    shown = Shown({**definition, "prompt": "m/grade.jinja"}, {"m/grade.jinja": start_of(["answer"])})
+    shown.fields["prompt"].value = typed
+    macro = '{% from "_shared/material.jinja" import field %}'
+    assert shown.form.prompts() == {"m/grade.jinja": f"{macro}{typed}" if imports else typed}
+
+
+def test_a_field_that_the_prompt_only_comments_on_is_not_needed_again() -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["answer"], "scale": "boolean"}
+    shown = Shown({**definition, "prompt": "m/grade.jinja"}, {"m/grade.jinja": "{{ answer }}"})
+    shown.fields["prompt"].value = "{{ answer }} {# {{ metadata }} #} {{ vars.get('plan') }}"
+    assert shown.read()["needs"] == ["answer"]
 
 
 def test_what_the_prompt_shows_is_needed_and_what_it_showed_is_not() -> None:
