@@ -124,10 +124,15 @@ def _problem(
     if written is None:
         return _misshaped(Problem(what, where, key=full), detail, models, overrides, typed if on_line else None)
     if on_line:
-        right = f"{full}.{of_model[0]}={of_model[1]}" if of_model else f"{full}={written}"
+        right = _word_of(f"{full}.{of_model[0]}", of_model[1]) if of_model else f"{full}={written}"
         remark = "brackets make a list" if detail["type"] == "list_type" else "write"
         return Problem(what, where, f"{remark}: {quoted(right)}", full, meant=Meant((typed,), (right,)))
     return Problem(what, where, f"write {path[-1]}: {written}" if path else "", full)
+
+
+def _word_of(key: str, value: str) -> str:
+    """The override of a key in a map. The first file has every key of its maps; those of a group may lack some."""
+    return override_word(key, value) if key.count(".") > 1 else f"{key}={value}"
 
 
 def _misshaped(
@@ -147,7 +152,11 @@ def _misshaped(
         return replace(problem, hint=f"write it as {quoted(right)}", meant=meant)
     if detail["type"] == "dict_type":
         return replace(problem, hint=f"write it as {quoted(f'{key}={{NAME: VALUE}}')}")
-    keys = [f"{key}.{name}" for model in models[:1] for name in model.model_fields]
+    fields = models[0].model_fields if models else {}
+    required = ", ".join(f"{name}: VALUE" for name, field in fields.items() if field.is_required())
+    if required:
+        return replace(problem, hint=f"write it as {quoted(f'{key}={{{required}}}')}")
+    keys = [f"{key}.{name}" for name in fields]
     return replace(problem, hint=f"set one of its keys: {', '.join(keys)}" if keys else "")
 
 

@@ -46,17 +46,28 @@ def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
 
 
 def valid_key(given: object, model: type[BaseModel]) -> tuple[str, str] | None:
-    """The key of a map of keys that takes a single value, and the value: of `cache=off` mode and off; None without one.
+    """The key of a map of keys that takes a single value, and the value: of `cache=off` mode and off.
 
-    Texts are taken for one of a key's choices only, since most other keys would take any text.
+    None if no key fits, or several do, as of `budget=5`, or if others are required. Texts are taken for one of a key's
+    choices only, since most other keys would take any text.
     """
+    found: list[tuple[str, str]] = []
     for name, field in model.model_fields.items():
         choices = [one for one in typing.get_args(field.annotation) if isinstance(one, str)]
         if typing.get_origin(field.annotation) is typing.Literal and (word := _choice(given, choices)):
-            return name, word
-        if isinstance(given, int | float) and not isinstance(given, bool) and _is_valid(given, field):
-            return name, json.dumps(given)
-    return None
+            found += [(name, word)] if _is_enough(model, name, word) else []
+        elif isinstance(given, int | float) and not isinstance(given, bool) and _is_valid(given, field):
+            found += [(name, json.dumps(given))] if _is_enough(model, name, given) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _is_enough(model: type[BaseModel], key: str, value: object) -> bool:
+    """Whether a map with this key alone is valid."""
+    try:
+        model.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True
 
 
 def _choice(given: object, choices: Sequence[str]) -> str | None:

@@ -80,7 +80,7 @@ def of(*changes: str) -> tuple[str, ...]:
         (of("cache.mode=of"), of("cache.mode=off")),
         (of("cache=off"), of("cache.mode=off")),
         (of("cache=true"), of("cache.mode=on")),
-        (of("budget=5"), of("budget.usd=5")),
+        (of("budget=0.5"), of("budget.usd=0.5")),
         (of("generate=no"), of("generate=false")),
         (of("metric.exact_match.direction=higher"), of("metric.exact_match.direction=higher_is_better")),
         (of("gate=>= 0"), of('gate={exact_match: {mean: ">= 0"}}')),
@@ -172,6 +172,22 @@ def test_a_misspelt_key_of_a_file_is_shown_with_its_line_and_not_its_text(said: 
     assert f"did you mean 'threshold'? line {last - 1}: threshold: 0.5" in text
     assert f"did you mean 'title'? line {last}: title: ..." in text
     assert "my secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("budget=5", "set one of its keys: budget.usd, budget.requests, budget.tokens"),
+        ("repeats=3", "set one of its keys: repeats.target, repeats.judge, repeats.pass_share"),
+        ("judge.concurrency=2", "set one of its keys: judge.concurrency.start, judge.concurrency.max"),
+        ("judge.price=3", "write it as 'judge.price={input_per_million: VALUE, output_per_million: VALUE}'"),
+    ],
+)
+def test_a_number_that_several_keys_could_take_is_given_to_none(word: str, hint: str, said: Said) -> None:
+    code, text = said(["check", *RUN, "judge=openai", "judge.model=m", word])
+    assert code == 2
+    assert f"hint: {hint}" in text
+    assert proposed(text) is None, text
 
 
 def test_each_column_is_proposed_for_one_field(said: Said) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evalflow.config.schema import BudgetConfig, CacheConfig
+from evalflow.config.judges import Concurrency, Price
+from evalflow.config.schema import BudgetConfig, CacheConfig, Repeats
 from evalflow.config.valid_values import valid_key, valid_text, with_line
 from evalflow.errors import Meant, Problem
 
@@ -62,7 +63,12 @@ def test_a_valid_value_is_near_the_given_one(key: str, given: Any, valid: str | 
         ("no", CacheConfig, ("mode", "off")),
         ("refesh", CacheConfig, ("mode", "refresh")),
         ("my/cache.db", CacheConfig, None),
-        (5, BudgetConfig, ("usd", "5")),
+        (0.5, BudgetConfig, ("usd", "0.5")),
+        (5, BudgetConfig, None),
+        (0.5, Repeats, ("pass_share", "0.5")),
+        (3, Repeats, None),
+        (2, Concurrency, None),
+        (3, Price, None),
         ("low", BudgetConfig, None),
     ],
 )
