@@ -143,8 +143,8 @@ def _misshaped(
     if detail["type"] == "dict_type" and (key == "gate" or key.endswith(".gate")):
         condition = _CONDITION.fullmatch(str(detail.get("input")))
         metrics = [name for one in overrides if one.startswith("metric=") for name in re.findall(r"\w+", one[7:])]
-        limit = f"{condition[1] or '>='} {condition[2]}" if condition else ">= 0.8"
-        of_metric = f'{{mean: "{limit}"}}'
+        limit = f'"{condition[1] or ">="} {condition[2]}"' if condition else "CONDITION"
+        of_metric = f"{{mean: {limit}}}"
         named = f"{{{metrics[0] if metrics else 'METRIC'}: {of_metric}}}"
         right = f"{key}={named if key == 'gate' else of_metric}"
         is_clear = typed and condition and condition[1] and (key != "gate" or len(metrics) == 1)

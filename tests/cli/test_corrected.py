@@ -190,6 +190,17 @@ def test_a_number_that_several_keys_could_take_is_given_to_none(word: str, hint:
     assert proposed(text) is None, text
 
 
+def test_a_condition_that_is_not_understood_is_not_replaced_by_another(said: Said) -> None:
+    for word, hint in (
+        ("gate=<= 20%", "'gate={exact_match: {mean: CONDITION}}'"),
+        ("metric.exact_match.gate=<= 20%", "'metric.exact_match.gate={mean: CONDITION}'"),
+    ):
+        code, text = said(["check", *RUN, word])
+        assert code == 2
+        assert f"hint: write it as {hint}" in text
+        assert proposed(text) is None, text
+
+
 def test_each_column_is_proposed_for_one_field(said: Said) -> None:
     rows = [{"first": "Q?", "second": "A.", "third": "A."}]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
