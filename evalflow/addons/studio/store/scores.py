@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, false, func, not_, or_, select, tuple_
 
-from evalflow.addons.studio.store.rows import Row, add_many, chunks, every, from_row, one, upsert
+from evalflow.addons.studio.store.rows import Row, add_many, chunks, every, from_row, upsert
 from evalflow.addons.studio.store.tables import answer_tags, answers, score_steps, scores
 from evalflow.datasets import tag_name
 from evalflow.records import passes
@@ -173,13 +173,15 @@ class RunScores:
         found = self.page(ScoreFilter(positions=[place[0]]), (place[0], place[1] - 1), 1)
         if not found or found[0].place != place:
             return None
-        return replace(found[0], steps=self.steps(place[0]).get(place[1]))
+        return replace(found[0], steps=self.steps([place[0]]).get(place))
 
-    def steps(self, position: int) -> dict[int, Sequence[Mapping[str, Any]]]:
-        """The judge's steps of every score of an answer, by the score's number."""
-        same = (score_steps.c.run == self.run, score_steps.c.position == position)
-        found = self.connection.execute(select(score_steps.c.n, score_steps.c.steps).where(*same))
-        return {n: json.loads(text) for n, text in found}
+    def steps(self, positions: Sequence[int]) -> dict[Place, Sequence[Mapping[str, Any]]]:
+        """The judge's steps of every score of these answers, at most 500."""
+        same = (score_steps.c.run == self.run, score_steps.c.position.in_(positions))
+        found = self.connection.execute(
+            select(score_steps.c.position, score_steps.c.n, score_steps.c.steps).where(*same)
+        )
+        return {(position, n): json.loads(text) for position, n, text in found}
 
     def passing(self, limit: Limit) -> tuple[int, int]:
         """The number of scores of a metric and judge that pass a threshold, and the total."""
@@ -221,7 +223,12 @@ class RunScores:
 
     def answer(self, position: int) -> Row | None:
         """One answer with its question."""
-        return one(self.connection, select(answers).where(answers.c.run == self.run, answers.c.position == position))
+        return next(iter(self.answers([position])), None)
+
+    def answers(self, positions: Sequence[int]) -> list[Row]:
+        """These answers with their questions, at most 500, in input order."""
+        same = (answers.c.run == self.run, answers.c.position.in_(positions))
+        return every(self.connection, select(answers).where(*same).order_by(answers.c.position))
 
     def _keys(self, wanted: ScoreFilter) -> Query:
         return select(*_ORDER).where(*self.conditions(wanted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.store.scores import CELL, CaseAnswer, RunScores
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import run_row
-from evalflow.addons.studio.work.scores import Score, answer_scores, get_score
+from evalflow.addons.studio.work.scores import Score, answer_scores, case_scores, get_score
 from evalflow.addons.studio.work.sent_prompts import SentPrompt, keyless, sent_prompt
 from evalflow.addons.studio.work.space import Workspace, not_found
 from evalflow.app.core.assemble import Parts, assemble
@@ -61,27 +62,53 @@ def get_run_case(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> RunCase:
     """A case of a run that has ended."""
+    found = _run_cases(space, run_id, {position: answer_scores(space, run_id, position, thresholds)})
+    if not found:
+        raise not_found("case", str(position), [])
+    return found[0]
+
+
+@requires("read")
+def get_run_cases(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[RunCase]:
+    """A case of a run that has ended, with each of its answers that have scores; empty if the run does not have it."""
+    scores: dict[int, list[Score]] = defaultdict(list)
+    for score in case_scores(space, run_id, dataset, case_id):
+        scores[score.position].append(score)
+    return _run_cases(space, run_id, scores) if scores else []
+
+
+def _run_cases(space: Workspace, run_id: str, scores: Mapping[int, Sequence[Score]]) -> list[RunCase]:
+    """A case with each of its answers, whose `scores` are given by position. The run's files are read once."""
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        found = RunScores(connection, row.id).answer(position)
-        is_here = found is not None and is_stored(connection, space.project_id, found["dataset"], found["case_id"])
-    if found is None:
-        raise not_found("case", str(position), [])
-    scored = answer_scores(space, run_id, position, thresholds)
-    case, known, gone = _whole_case(RunFolder(row.path), found)
-    about = {"case": case, "known": known, "gone": gone, "scores": scored, "is_here": is_here}
-    return from_row(RunCase, found, answer_error=found["error"], **about)
+        found = RunScores(connection, row.id).answers(list(scores))
+        is_here = bool(found) and is_stored(connection, space.project_id, found[0]["dataset"], found[0]["case_id"])
+    known = _whole_cases(RunFolder(row.path), found) if found else []
+    return [
+        from_row(
+            RunCase,
+            one,
+            answer_error=one["error"],
+            case=case,
+            known=answer,
+            gone=gone,
+            scores=scores[one["position"]],
+            is_here=is_here,
+        )
+        for one, (case, answer, gone) in zip(found, known, strict=True)
+    ]
 
 
-def _whole_case(folder: RunFolder, found: Row) -> tuple[Case | None, Answer | None, str]:
-    """The case and its answer from the run's own files, or why they cannot be read."""
+def _whole_cases(folder: RunFolder, found: Sequence[Row]) -> list[tuple[Case | None, Answer | None, str]]:
+    """The case with each of its answers from the run's own files, or why they cannot be read."""
     try:
-        case, answer = case_and_answer(open_run(folder), found)
-        return as_answered(case, answer), answer, ""
+        case, answers = case_and_answers(open_run(folder), found)
+        return [(as_answered(case, answer), answer, "") for answer in answers]
     except UserError as error:
-        return None, None, str(error)
+        why = str(error)
     except OSError as error:
-        return None, None, f"{folder.path}: {error.strerror}"
+        why = f"{folder.path}: {error.strerror}"
+    return [(None, None, why)] * len(found)
 
 
 def cell_of(score: Score) -> dict[str, object]:
@@ -91,13 +118,19 @@ def cell_of(score: Score) -> dict[str, object]:
 
 def case_and_answer(saved: SavedRun, found: Row) -> tuple[Case, Answer | None]:
     """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
-    wanted = (found["dataset"], found["case_id"])
-    case = next(saved.cases({wanted}), None)
+    case, [answer] = case_and_answers(saved, [found])
+    return case, answer
+
+
+def case_and_answers(saved: SavedRun, found: Sequence[Row]) -> tuple[Case, list[Answer | None]]:
+    """A case and these of its answers, from the run's own files; see `case_and_answer`."""
+    dataset, case_id = found[0]["dataset"], found[0]["case_id"]
+    case = next(saved.cases({(dataset, case_id)}), None)
     if case is None:
-        raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
+        raise UserError(Problem(f"{saved.folder.path} does not hold case {case_id!r} any more", "case"))
     run = saved.rules.settings.run
     with answers_of(saved.folder, run, {case.id}) as answers:
-        return case, answers(case, found["target"], found["target_repeat"])
+        return case, [answers(case, one["target"], one["target_repeat"]) for one in found]
 
 
 @dataclass(frozen=True, slots=True)

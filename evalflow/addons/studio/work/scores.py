@@ -96,10 +96,12 @@ def list_scores(
 
 @requires("read")
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
-    """All scores of a case, answer by answer if it was answered repeatedly. Empty if the run does not have the case."""
+    """All scores of a case, each with the judge's steps, answer by answer if it was answered repeatedly.
+
+    Empty if the run does not have the case.
+    """
     with _scores_of(space, run_id) as scores:
-        places = scores.positions(dataset, case_id)[:MAX_PAGE]
-        return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
+        return _with_steps(scores, scores.positions(dataset, case_id)[:MAX_PAGE])
 
 
 @requires("read")
@@ -108,8 +110,15 @@ def answer_scores(
 ) -> list[Score]:
     """All scores of an answer, at most `MAX_PAGE`, each with the judge's steps."""
     with _scores_of(space, run_id, thresholds) as scores:
-        found, steps = scores.page(ScoreFilter(positions=[position]), None, MAX_PAGE), scores.steps(position)
-        return [replace(one, steps=steps.get(one.place[1])) for one in found]
+        return _with_steps(scores, [position])
+
+
+def _with_steps(scores: RunScores, positions: Sequence[int]) -> list[Score]:
+    if not positions:
+        return []
+    found = scores.page(ScoreFilter(positions=positions), None, MAX_PAGE * len(positions))
+    steps = scores.steps(positions)
+    return [replace(one, steps=steps.get(one.place)) for one in found]
 
 
 @requires("read")

@@ -9,9 +9,12 @@ from sqlalchemy import event
 
 from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.store import scores as score_rows
-from evalflow.addons.studio.work.run_cases import get_run_case
+from evalflow.addons.studio.work import run_cases
+from evalflow.addons.studio.work.run_cases import get_run_case, get_run_cases
 from evalflow.addons.studio.work.scores import case_scores
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.saved import SavedRun
+from evalflow.engine.folder import RunFolder
 
 
 def scored(space: Workspace, name: str, answers: int, scores: int) -> None:
@@ -62,6 +65,31 @@ def test_a_case_takes_as_many_queries_for_many_scores_as_for_one(space: Workspac
         ]
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_all_answers_of_a_case_are_read_with_the_run_opened_once(
+    space: Workspace, queries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RunFolder] = []
+
+    def unreadable(folder: RunFolder) -> SavedRun:
+        opened.append(folder)
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(run_cases, "open_run", unreadable)
+    counts: list[int] = []
+    for number in (1, 40):
+        scored(space, f"r{number}", number, 2)
+        queries.clear()
+        opened.clear()
+        found = get_run_cases(space, f"r{number}", "d", "c")
+        assert [(one.target_repeat, len(one.scores)) for one in found] == [(i, 2) for i in range(number)]
+        assert all(score.steps and score.position == one.position for one in found for score in one.scores)
+        assert {one.gone for one in found} == {"/nowhere: No such file or directory"}
+        assert len(opened) == 1
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+    assert get_run_cases(space, "r1", "d", "other") == []
 
 
 def test_its_scores_take_as_many_queries_for_many_answers_as_for_one(space: Workspace, queries: list[str]) -> None:

@@ -28,9 +28,9 @@ from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Re
 from evalflow.addons.studio.web.ui.score_lines import show_both
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work import comparing
-from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
+from evalflow.addons.studio.work.run_cases import RunCase, get_run_cases
 from evalflow.addons.studio.work.runs import Run
-from evalflow.addons.studio.work.scores import Score, case_scores
+from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.comparison import became, by_labels_in_words
@@ -260,9 +260,8 @@ def _sides_of(workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]) -
 
 
 def _side_of(workspace: Workspace, change: CaseChange, run: Run) -> _Side:
-    scores = case_scores(workspace, run.run_id, change.dataset, change.case_id)
-    positions = {score.target_repeat: score.position for score in scores}
-    return _Side(scores, {repeat: get_run_case(workspace, run.run_id, at) for repeat, at in positions.items()})
+    found = get_run_cases(workspace, run.run_id, change.dataset, change.case_id)
+    return _Side([score for one in found for score in one.scores], {one.target_repeat: one for one in found})
 
 
 def _instead(changes: CaseChanges) -> str:
