@@ -117,7 +117,10 @@ def _declared(name: Path, path: Path) -> bytes:
 def _portable(path: Path, space: Workspace) -> bytes:
     """run.json without folders of the server: paths become relative to the archive or the workspace."""
     run, manifest = str(path.parent), RunFolder(path.parent).read_manifest()
-    bases = (f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), (f"{space.root}/", ""), (str(space.root), ".")
+    # A file that is gone is named where it was before the workspace was moved.
+    roots = dict.fromkeys([str(space.root), str(json.loads(path.read_bytes())["working_directory"])])
+    of_roots = [pair for root in roots if root for pair in ((f"{root}/", ""), (root, "."))]
+    bases = ((f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), *of_roots)
 
     def without(value: object) -> object:
         if is_object(value):

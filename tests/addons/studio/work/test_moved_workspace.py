@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 from contextlib import closing
 from dataclasses import asdict
@@ -76,9 +77,15 @@ def test_a_moved_workspace_works_on(database_url: str, tmp_path: Path, monkeypat
         assert keep_threshold(space, gated, "exact", 0.5).state == "done"
         assert carry_out(space, waiting).state == "done"
         assert finish(space, RunRequest("fees", ["questions"], ["exact"], options=options)).state == "done"
-        with zipfile.ZipFile(io.BytesIO(b"".join(archives.run_archive(space, gated)))) as archive:
-            manifest = archive.read("run.json").decode()
-        assert str(after) not in manifest
-        assert str(before) not in manifest
+        assert str(after) not in archived_manifest(space, gated)
+        assert str(before) not in archived_manifest(space, gated)
     done = Program(after)("report", f"outputs/runs/{gated}")
     assert done.returncode == 0, done.stderr
+    shutil.rmtree(after / "outputs" / "runs" / made.worse)  # the baseline
+    with closing(open_workspace(database_url)) as space:
+        assert str(before) not in archived_manifest(space, gated)
+
+
+def archived_manifest(space: Workspace, run_id: str) -> str:
+    with zipfile.ZipFile(io.BytesIO(b"".join(archives.run_archive(space, run_id)))) as archive:
+        return archive.read("run.json").decode()

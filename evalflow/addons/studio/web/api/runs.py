@@ -122,10 +122,10 @@ def post_retry(space: Space, run: Name, expected: Expected, response: Response) 
 
 @router.delete("/{run}", status_code=204)
 def remove_run(space: Space, run: Name, expected: Expected) -> None:
-    """Forget a run that has ended, with people's verdicts on its scores and took out; its folder stays.
+    """Forget a run that has ended, with people's verdicts on its scores and the results that they excluded.
 
-    Labels that it was calibrated with are in the folder: they follow equal answers into other runs, and are lost to
-    those at their next `calibrate` if you remove it.
+    Its folder stays, with the labels that it was calibrated with: they follow equal answers into other runs, and are
+    lost to those at their next `calibrate` if you remove it.
     """
     runs.delete_run(space, run, expected)
 

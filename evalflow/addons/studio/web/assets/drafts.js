@@ -1,13 +1,14 @@
 // Keeps what is typed into forms (data-draft, whose value is the person) in this browser, by person and page, until it
 // is saved. A page whose form has a draft offers it; without a connection, it says that nothing is lost. Only texts of
-// such forms are kept, which hold no keys. Signing out (a form with data-signs-out, whose value is the person) removes all.
+// such forms are kept, which hold no keys. Signing out (a form with data-signs-out, whose value is the person) removes all
+// of that person's, on the page that it leads to: who stays, or whose server does not answer, keeps them.
 "use strict";
 (() => {
-  const PREFIX = "evalflow-draft ", OLDEST_MS = 30 * 24 * 3600 * 1000, PAUSE_MS = 400;
+  const PREFIX = "evalflow-draft ", LEAVING = "evalflow-leaving", OLDEST_MS = 30 * 24 * 3600 * 1000, PAUSE_MS = 400;
   const FIELDS = "textarea, input:not([type]), input[type=text], input[type=number]";
   let storage;
   try { storage = window.localStorage; } catch { return; } // it is off: unsaved.js still asks before a page is left
-  let before = null, waiting, leaving = null, isOffered = false, isTyped = false;
+  let before = null, waiting, isOffered = false, isTyped = false;
 
   const forms = () => [...document.querySelectorAll("[data-draft]")];
   const place = () => `${PREFIX}${forms()[0]?.dataset.draft ?? ""} ${location.pathname}${location.search}`;
@@ -106,20 +107,20 @@
   document.addEventListener("input", (event) => {
     if (!event.target.closest?.("[data-draft]")) return;
     isTyped = true;
-    leaving = null; // the person stayed
     clearTimeout(waiting);
     waiting = setTimeout(keep, PAUSE_MS);
   }, true);
   document.addEventListener("saved", saved);
   document.addEventListener("click", lost, true);
-  document.addEventListener("submit", (event) => { leaving = event.target.dataset.signsOut ?? null; });
-  addEventListener("pagehide", () => {
-    if (leaving === null) {
-      if (waiting) keep();
-      return;
-    }
-    for (const name of Object.keys(storage)) if (name.startsWith(`${PREFIX}${leaving} /`)) storage.removeItem(name);
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.signsOut !== undefined) sessionStorage.setItem(LEAVING, event.target.dataset.signsOut);
   });
+  addEventListener("pagehide", () => { if (waiting) keep(); });
+  const left = sessionStorage.getItem(LEAVING);
+  sessionStorage.removeItem(LEAVING); // on any other page the person has stayed
+  if (left !== null && location.pathname === "/sign-in") {
+    for (const name of Object.keys(storage)) if (name.startsWith(`${PREFIX}${left} /`)) storage.removeItem(name);
+  }
   for (const name of Object.keys(storage)) {
     if (!name.startsWith(PREFIX)) continue;
     let at = 0;
