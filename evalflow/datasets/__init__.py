@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
-from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row
+from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row, rest_of
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import (
@@ -115,7 +115,7 @@ class Builder:
         values["vars"] = {**values.get("vars", {}), **others}
         if "id" not in values:
             made = case_id(values)
-            values["id"] = self.ids.distinct(made) if self.ids else made
+            values["id"] = self.ids.distinct(made, partial(rest_of, values)) if self.ids else made
         return Case(dataset=self.dataset, index=index, **values)
 
     def _is_unasked(self, raw: Mapping[str, object], row: SourceRow) -> bool:
@@ -313,6 +313,10 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], reading: _Re
         raise UserError(Problem("the dataset is empty: no case in it", where, "; ".join(reading.notes.lines(name))))
 
 
+def _with_own_id(case: Case, ids: MadeIds) -> Case:
+    return replace(case, id=ids.distinct(case.id, lambda: rest_of({"contexts": case.contexts, "vars": case.vars})))
+
+
 def _file_cases(
     name: str, config: DatasetConfig, path: Path, index: int, reading: _Reading
 ) -> Iterator[Case | Sequence[Problem]]:
@@ -326,7 +330,7 @@ def _file_cases(
     elif not config.conversation:
         yield from (row.problems if row.case is None else row.case for row in rows)
     elif (whole := whole_conversation(index, rows, answers, allow_irregular=lenient)) is not None:
-        yield replace(whole, id=reading.ids.distinct(whole.id)) if isinstance(whole, Case) else whole
+        yield _with_own_id(whole, reading.ids) if isinstance(whole, Case) else whole
 
 
 def _file_rows(name: str, config: DatasetConfig, path: Path, index: int, reading: _Reading) -> Iterator[ReadRow]:

@@ -12,7 +12,7 @@ from typing import cast
 from evalflow.datasets.fields import FIELDS, is_plain
 from evalflow.errors import Problem
 from evalflow.records import Case, Context, Message
-from evalflow.values.jsonvalues import as_list, is_object
+from evalflow.values.jsonvalues import as_list, as_map, is_object
 
 _CONTEXT = ("text", "title", "path")
 _KEPT = tuple(name for name in FIELDS if name not in ("question", "history"))
@@ -50,6 +50,18 @@ def case_id(values: Mapping[str, object]) -> str:
     for message in filter(is_object, as_list(known.get("messages"))):
         message.pop("metadata", None)  # such as how long an earlier answer took
     return content_id(known)
+
+
+_REST = ("contexts", "checks", "tags", "group", "vars")
+
+
+def rest_of(values: Mapping[str, object]) -> dict[str, object]:
+    """What distinguishes cases that ask the same, such as a text to summarise; no answer, and no measured number."""
+    kept = {name: json_value(value) for name in _REST if (value := values.get(name)) is not None}
+    texts = {
+        name: value for name, value in as_map(kept.pop("vars", None)).items() if not isinstance(value, int | float)
+    }
+    return {**kept, **texts}
 
 
 def case_to_row(case: Case) -> dict[str, object]:

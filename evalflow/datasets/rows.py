@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from evalflow.datasets.case_rows import content_id
 from evalflow.datasets.sources import SourceRow, Table, trimmed
 from evalflow.errors import Problem
+
+_SECOND_PART = 8  # hexadecimal digits
 
 
 @dataclass(slots=True)
@@ -34,29 +37,34 @@ class ReadingNotes:
         if self.equal:
             rows = "1 row without an id asks the same as an earlier one"
             rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id ask the same as earlier ones"
-            yield f"{rows}; each is a separate case, with an id that ends in -2, -3, and so on"
+            yield f"{rows}; each is a separate case, whose id has a second part"
         if self.halves:
             them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
             yield f"{them} in texts that were cut, read as \ufffd"
 
 
 class MadeIds:
-    """Ids made from what rows ask; those that ask the same get different ones, numbered in their order."""
+    """Ids made from what rows ask; a row that asks the same as an earlier one has a second part, of its other fields.
+
+    So the ids stay if a row is added or removed, but for the first of those that ask the same. Rows whose other fields
+    are equal too, such as several answers to one question, are numbered in their order.
+    """
 
     def __init__(self, notes: ReadingNotes) -> None:
         self._notes = notes
         self._seen: set[int] = set()
-        self._times: dict[int, int] = {}
+        self._times: dict[str, int] = {}
 
-    def distinct(self, made: str) -> str:
-        """The id, given in hexadecimal, with a number if it was given before."""
+    def distinct(self, made: str, rest: Callable[[], object]) -> str:
+        """The id, given in hexadecimal; if it was given before, with a part of `rest`, the row's other fields."""
         key = int(made, 16)
         if key not in self._seen:
             self._seen.add(key)
             return made
         self._notes.equal += 1
-        self._times[key] = number = self._times.get(key, 1) + 1
-        return f"{made}-{number}"
+        longer = f"{made}-{content_id(rest())[:_SECOND_PART]}"
+        self._times[longer] = number = self._times.get(longer, 0) + 1
+        return longer if number == 1 else f"{longer}-{number}"
 
 
 def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tuple[int, SourceRow | Problem]]:

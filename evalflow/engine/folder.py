@@ -76,6 +76,8 @@ class RunFolder:
     def _read_here(self, found: dict[str, object]) -> Manifest:
         """The manifest of a run; if the working directory was moved with the run, its paths are as they are now."""
         manifest = self._read(Manifest, found)
+        if not manifest.folder:
+            return manifest
         *above, _ = parts = Path(manifest.folder).parts or ("",)
         path = self.path.resolve()
         if Path(manifest.folder).is_absolute() or list(path.parts[-len(parts) : -1]) != above:

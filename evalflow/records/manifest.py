@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalflow.records.deferred import DEFER_BUILD
 from evalflow.records.scores import FigureSpec
 
-SCHEMA = 4  # the version of the format of a run's files; raised when their meaning changes
+SCHEMA = 5  # the version of the format of a run's files; raised when their meaning changes
 
 
 Stop = Literal["decided", "race"]

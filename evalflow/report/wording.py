@@ -21,7 +21,7 @@ ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yeku
 SHORT_ADJUSTMENTS = {"holm": "Holm", "bh": "BH", "by": "BY"}
 _LEAST = 0.001
 _QUESTION = 50  # characters of a question that stands for a case
-_MADE_ID = re.compile(r"[0-9a-f]{16}(-\d+)?")  # see `datasets.case_rows.case_id`
+_MADE_ID = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{8}(-\d+)?)?")  # see `datasets.case_rows.case_id`
 _METHODS = {
     "plus_two_t": "t, two pseudo-cases",
     "plus_two_cr2_t": "t, clustered, two pseudo-groups",
@@ -148,6 +148,11 @@ def method(code: str | None) -> str:
 def has_made_id(case_id: str) -> bool:
     """Whether the data has no id for the case, so that one was made of its content."""
     return _MADE_ID.fullmatch(case_id) is not None
+
+
+def is_numbered_id(case_id: str) -> bool:
+    """Whether an id was made for a case that asks the same as an earlier one."""
+    return has_made_id(case_id) and "-" in case_id
 
 
 def case_name(case_id: str, question: str | None) -> str:

@@ -233,6 +233,20 @@ def test_the_same_cases_under_two_names_are_compared_as_the_hint_says(program: P
     assert "12 cases" in done.stdout
 
 
+def test_cases_that_ask_the_same_are_paired_by_their_contexts_and_said_to_be_uncertain(program: Program) -> None:
+    rows = [
+        {"question": "Summarise the text.", "reference": "yes", "answer": "no", "contexts": [f"text {i}"]}
+        for i in range(8)
+    ]
+    before = evaluate(program, "a", rows)
+    after = evaluate(program, "b", [{**row, "answer": "yes"} for row in rows[1:]])
+    done = json.loads(program("compare", before, after, "--json").stdout)
+    assert (done["flips"][0]["improved"], done["flips"][0]["worsened"]) == (7, 0)
+    assert any("6 cases without an id ask the same as others" in note for note in done["notes"])
+    again = json.loads(program("compare", before, evaluate(program, "a", rows), "--json").stdout)
+    assert not any("without an id" in note for note in again["notes"])
+
+
 def test_runs_without_a_score_are_not_sent_to_other_samples(program: Program) -> None:
     program.write("mine.jsonl", {"id": "c0", "question": "Q?", "answer": "A."})
     runs: list[str] = []

@@ -29,9 +29,19 @@ def test_the_id_is_of_what_is_asked_and_expected(load: Any, change: dict[str, An
     assert second.id != first.id
 
 
-def test_rows_that_ask_the_same_are_numbered(load: Any) -> None:
-    first, second, third = load([ROW, {**ROW, "answer": "At 10."}, ROW])
-    assert [second.id, third.id] == [f"{first.id}-2", f"{first.id}-3"]
+def test_rows_that_ask_the_same_have_a_second_part(load: Any) -> None:
+    first, second, third = load([ROW, {**ROW, "answer": "At 10.", "latency_s": 2}, ROW])
+    assert re.fullmatch(f"{first.id}-[0-9a-f]{{8}}", second.id)
+    assert third.id == f"{second.id}-2"
+
+
+def test_ids_stay_if_a_row_that_asks_the_same_is_removed(load: Any) -> None:
+    rows = [{"question": "Summarise the text.", "answer": "x", "contexts": [text]} for text in "abcd"]
+    before = {case.contexts[0].text: case.id for case in load(rows)}
+    after = {case.contexts[0].text: case.id for case in load([{**row, "answer": "y"} for row in rows[1:]])}
+    assert len(set(before.values())) == len(before)
+    assert [text for text in after if after[text] == before[text]] == ["c", "d"]
+    assert set(after.values()) & set(before.values()) == {before["a"], before["c"], before["d"]}
 
 
 def test_how_long_earlier_answers_took_does_not_count(load: Any) -> None:

@@ -24,7 +24,7 @@ from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison
 from evalflow.report.page import answer_lines
-from evalflow.report.wording import bracketed, counted, method, number, signed, who_scored
+from evalflow.report.wording import bracketed, counted, is_numbered_id, method, number, signed, who_scored
 from evalflow.stats.paired import Adjustment, untold
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
@@ -358,10 +358,22 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
         if left:
             common = f"{counted(row['common'], 'case')} compared"
             yield f"{where}: {common}; left out: {', '.join(left)}"
+    yield from _asking_the_same(a, b, pairing)
     for run, name in zip((a, b), names, strict=True):
         yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))
         yield from (f"{name}: {line}" for line in answer_lines(run.manifest, shown(run.folder.path)))
         yield from _of_ended_early(run, name)
+
+
+def _asking_the_same(a: SavedRun, b: SavedRun, pairing: Pairing) -> Iterator[str]:
+    """Say where the first of several cases without an id may be another one in the other run's file."""
+    for (dataset,), cases in pairing.cases.group_by("dataset", maintain_order=True):
+        facts = [run.manifest.datasets.get(str(dataset)) for run in (a, b)]
+        n = sum(is_numbered_id(case_id) for case_id in cases["case_id"].unique())
+        if n and len({one and one.sha256 for one in facts}) > 1:
+            ask = "without an id asks the same as another" if n == 1 else "without an id ask the same as others"
+            first = "the first of each may be another case in the other file; a column `id` makes it certain"
+            yield f"{dataset}: {counted(n, 'case')} {ask}: {first}"
 
 
 def questions_of(runs: dict[str, SavedRun], listed: Sequence[CaseChanges]) -> Iterator[tuple[tuple[str, str], str]]:
