@@ -102,7 +102,7 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     columns = datasets.examples(DatasetConfig(path=path, sheet=sheet), skip_faulty=False)
     if not columns:
         raise UserError(Problem("no row has a column", path, "the first 100 rows were read; name a file with cases"))
-    proposed = propose_mapping(columns)
+    proposed = propose_mapping(columns, datasets.first_rows(DatasetConfig(path=path, sheet=sheet)))
     lines = "".join(f"\n  {field}: {yaml_value(column)}" for field, column in proposed.items())
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
     values = {"description": description, "path": path, "sheet": sheet}

@@ -12,7 +12,7 @@ from typing import Any
 
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
 from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row, rest_of
-from evalflow.datasets.conversations import irregular, order_problems, with_question
+from evalflow.datasets.conversations import answer_key, irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import (
     CONVERTERS,
@@ -61,6 +61,7 @@ __all__ = (
     "examples",
     "excerpt",
     "files",
+    "first_rows",
     "irregular",
     "places",
     "plain_rows",
@@ -109,7 +110,7 @@ class Builder:
         problems = problems or with_question(values, self.dataset, row.where)
         if not problems and not self.allow_irregular:
             place = partial(self.fields.place, "messages" if "messages" in raw else "history", data)
-            problems = order_problems(values, self.dataset, place, row.where)
+            problems = order_problems(values, self.dataset, place, row.where, answer_key(raw.get("messages")))
         if problems:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
@@ -228,8 +229,7 @@ def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True
     """The columns of the first rows, each with its first value; UserError if no row, or not every one, is readable."""
     seen: dict[str, object] = {}
     faults: list[Problem] = []
-    readable = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
-    for row in islice(readable, rows):
+    for row in _first_rows(config, rows):
         if not isinstance(row, Problem):
             seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
         elif skip_faulty:
@@ -239,6 +239,16 @@ def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True
     if faults and not seen:
         raise UserError(faults[:MAX_PROBLEMS])
     return seen
+
+
+def first_rows(config: DatasetConfig, rows: int = 100) -> list[Mapping[str, object]]:
+    """The first rows that are readable, by their columns."""
+    return [row.data for row in _first_rows(config, rows) if not isinstance(row, Problem)]
+
+
+def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Problem]:
+    readable = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
+    return islice(readable, rows)
 
 
 def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from evalflow.errors import Problem
 from evalflow.records import Message
+from evalflow.values.cells import opened
+from evalflow.values.jsonvalues import as_list, as_map
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 HEAD = ("system", "developer")
@@ -34,6 +36,15 @@ def irregular(messages: Sequence[Message], *, continues: bool = False) -> Iterat
     if messages and messages[-1].role not in ("user", "tool") and not continues:
         what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
         yield len(messages) - 1, what
+
+
+def answer_key(turns: object) -> str | None:
+    """The key of the text in the last of several turns of a file, if it is the assistant's; else None."""
+    listed = as_list(opened(turns))
+    last = as_map(listed[-1] if len(listed) > 1 else None)
+    if last.get("role", last.get("from")) not in ("assistant", "gpt", "ai", "model"):
+        return None
+    return next((key for key in ("content", "value", "text") if isinstance(last.get(key), str)), None)
 
 
 def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Problem]:
@@ -76,8 +87,13 @@ def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
     return None
 
 
-def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], str], where: str) -> list[Problem]:
-    """The problems of a case's messages, their order and an empty question; `place` gives their field and column."""
+def order_problems(
+    values: Mapping[str, Any], dataset: str, place: Callable[[], str], where: str, key: str | None
+) -> list[Problem]:
+    """The problems of a case's messages, their order and an empty question; `place` gives their field and column.
+
+    `key` is that of `answer_key`, if the last message can be the answer.
+    """
     messages, continues = values.get("messages"), "scenario" in values
     if messages and messages[-1].role == "user" and not messages[-1].text.strip() and not continues:
         named = f"case {values['id']!r}: " if "id" in values else ""
@@ -90,8 +106,8 @@ def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], 
         return []
     name = f"case {values['id']!r}" if "id" in values else "the case"
     hint = f"repair the conversation, or let it pass: dataset.{dataset}.allow_irregular=true"
-    if len(faults) == 1 and messages and messages[-1].role == "assistant" and place() == "messages":
+    if len(faults) == 1 and key and "answer" not in values and place() == "messages":
         fields = f"dataset.{dataset}.fields"
-        parts = f"""'++{fields}.messages="$.messages[:-1]"' '++{fields}.answer="$.messages[-1].content"'"""
+        parts = f"""'++{fields}.messages="$.messages[:-1]"' '++{fields}.answer="$.messages[-1].{key}"'"""
         hint = f"if the last message is the recorded answer: {parts}; else {hint}"
     return [Problem(f"{name}: {place()}: {what}", where, hint) for what in faults]

@@ -48,7 +48,8 @@ def _line_rows(path: Path, halves: Halves, null_infinity: bool) -> Iterator[Sour
             text = without_nan(text, infinity=null_infinity)
             value = parse_json(text, name, line, halves)
             if isinstance(value, Problem):
-                yield replace(value, hint=_LIST) if text.startswith(b"[") else value
+                is_list_begun = text.startswith(b"[") and (not value.hint or "EOF" in value.what)
+                yield replace(value, hint=_LIST) if is_list_begun else value
             else:
                 yield record(value, f"{name}:{line}", _LIST if is_list(value) else "", partial(_exact, text))
 
@@ -287,15 +288,15 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
 
 
 class _Watched(dict[str, object]):
-    """An object that knows which of its keys was set to two different values."""
+    """An object that keeps the earlier values of keys that are set again."""
 
-    __slots__ = ("repeated",)
-    repeated: str
+    __slots__ = ("earlier",)
+    earlier: list[tuple[str, object]]
 
     def __setitem__(self, key: str, value: object) -> None:
-        # Noted only, since ijson's parser in C reports an exception from here as an error of the file.
-        if key in self and self[key] != value:
-            self.repeated = key
+        # Kept only: ijson fills lists and objects later, and its parser in C takes an exception for one of the file.
+        if key in self:
+            self.earlier = [*getattr(self, "earlier", ()), (key, self[key])]
         super().__setitem__(key, value)
 
 
@@ -339,8 +340,9 @@ def _floats(value: object, depth: int = 0) -> object:
         return number
     if depth > _MAX_DEPTH:
         raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} deep")
-    if isinstance(value, _Watched) and hasattr(value, "repeated"):
-        raise RepeatedKey(value.repeated)
+    for key, earlier in getattr(value, "earlier", ()):
+        if earlier != as_map(value)[key]:
+            raise RepeatedKey(key)
     if is_object(value):
         return {key: _floats(item, depth + 1) for key, item in value.items()}
     if is_list(value):

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from evalflow.datasets.conversations import answer_key
+from evalflow.datasets.fields import ColumnSource
 from evalflow.datasets.proposal import USUAL, propose_fields
 from evalflow.values.cells import opened
 from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, json_path
@@ -38,11 +40,11 @@ class _Leaf:
         return next((name for name in reversed(names[1:]) if name not in _WRAPPED), names[-1])
 
 
-def propose_mapping(first_values: Mapping[str, object]) -> dict[str, str]:
+def propose_mapping(first_values: Mapping[str, object], rows: Sequence[Mapping[str, object]] = ()) -> dict[str, str]:
     """Propose a `fields` mapping for unknown data, by the columns and their first values: case field to column or path.
 
     A field whose column holds an object is the text in it, such as `$.inputs.question`; what is not found is left out.
-    Of a conversation that ends with the assistant's message, this message is the answer, if nothing else is.
+    If conversations end with the assistant's message, in all of the first `rows`, it is the answer, if nothing else is.
 
         propose_mapping({"inputs": {"q": "Why?"}, "outputs": {"answer": "So."}})
         # {"question": "$.inputs.q", "answer": "$.outputs.answer"}
@@ -65,7 +67,7 @@ def propose_mapping(first_values: Mapping[str, object]) -> dict[str, str]:
             is_asked = field in ("question", "messages") and not {"question", "messages"}.isdisjoint(by_name)
             if field not in by_name and not is_asked:
                 proposed[field] = by_name[field] = path
-    return _with_last_message(proposed, by_name, opened_values)
+    return _with_last_message(proposed, by_name, rows or [first_values])
 
 
 def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:
@@ -91,7 +93,7 @@ def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
     places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
     texts = [leaf for leaf in leaves if isinstance(leaf.value, str)]
     about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
-    places = {field: leaf for field, leaf in places.items() if field not in _TEXTS or isinstance(leaf.value, str)}
+    places = {field: leaf for field, leaf in places.items() if isinstance(leaf.value, str) == (field in _TEXTS)}
     if about in _TEXTS and about not in places and not (about == "question" and "messages" in places):
         replies = [leaf for leaf in texts if leaf.keys[-1] in _WRAPPED]
         if len(likely := texts if len(texts) == 1 else replies[:1]) == 1:
@@ -115,19 +117,18 @@ def _leaves(keys: tuple[str | int, ...], value: object) -> Iterator[_Leaf]:
 
 
 def _with_last_message(
-    proposed: dict[str, str], by_name: Mapping[str, str], values: Mapping[str, object]
+    proposed: dict[str, str], by_name: Mapping[str, str], rows: Sequence[Mapping[str, object]]
 ) -> dict[str, str]:
-    """The mapping, with the last message as the answer if it is the assistant's and no column has the answer."""
+    """The mapping, with the last message as the answer if it always is the assistant's and no column has the answer."""
     column = by_name.get("messages")
     if column is None or "answer" in by_name:
         return proposed
     path = column if column.startswith("$") else _path((column,))
-    turns = as_list(values.get(column)) if column in values else as_list(json_path(path).value(values))
-    last = as_map(turns[-1] if turns else None)
-    text = next((key for key in ("content", "value", "text") if isinstance(last.get(key), str)), None)
-    if len(turns) < 2 or text is None or last.get("role", last.get("from")) not in ("assistant", "gpt", "ai", "model"):
+    source = ColumnSource(json_path(path))
+    keys = {answer_key(turns) for row in rows if (turns := source.value(row)) is not None}
+    if len(keys) != 1 or (key := next(iter(keys))) is None:
         return proposed
-    return {**proposed, "messages": f"{path}[:-1]", "answer": f"{path}[-1].{text}"}
+    return {**proposed, "messages": f"{path}[:-1]", "answer": f"{path}[-1].{key}"}
 
 
 def _path(keys: Sequence[str | int]) -> str:

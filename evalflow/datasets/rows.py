@@ -62,8 +62,9 @@ class MadeIds:
             self._seen.add(key)
             return made
         self._notes.equal += 1
-        longer = f"{made}-{content_id(rest())[:_SECOND_PART]}"
-        self._times[longer] = number = self._times.get(longer, 0) + 1
+        others = rest()
+        longer = f"{made}-{content_id(others)[:_SECOND_PART]}" if others else made
+        self._times[longer] = number = self._times.get(longer, 0 if others else 1) + 1
         return longer if number == 1 else f"{longer}-{number}"
 
 

@@ -17,6 +17,7 @@ from evalflow import paths
 from evalflow.calls.objects import fetch_files, is_address
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
 from evalflow.datasets.halves import Halves
+from evalflow.datasets.nan_literals import without_nan
 from evalflow.errors import Meant, Problem, UserError, did_you_mean, nearest
 from evalflow.paths import shown
 from evalflow.records import Case
@@ -163,8 +164,8 @@ def _overflow(text: bytes) -> re.Match[bytes]:
 
 
 def _json_hint(text: bytes, reason: str) -> str:
-    if re.search(rb"\b(NaN|-?Infinity)\b", text):
-        return "JSON has no Infinity; write null for a missing number"
+    if without_nan(text) != text:
+        return "JSON has no NaN or Infinity; write null for a missing number"
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "the file is UTF-16; save it as UTF-8"
     if re.match(rb"[\s\[{]*'", text):

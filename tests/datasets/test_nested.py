@@ -61,3 +61,16 @@ def test_paths_are_shown_instead_of_the_column_that_they_lead_into() -> None:
         "outputs": {"a": "So."},
     }
     assert with_paths(row, {"question": "n"}) == row
+
+
+def test_the_last_message_is_the_answer_only_if_it_always_is_the_assistant_s() -> None:
+    asked = [{"role": "user", "content": "a?"}]
+    whole = [*asked, {"role": "assistant", "content": "b"}]
+    rows = [{"messages": whole}, {"messages": whole}, {}]
+    assert propose_mapping(rows[0], rows) == {"messages": "$.messages[:-1]", "answer": "$.messages[-1].content"}
+    assert propose_mapping(rows[0], [*rows, {"messages": asked}]) == {}
+
+
+def test_a_text_beside_an_answer_is_no_context() -> None:
+    found = propose_mapping({"output": {"result": {"text": "hello", "source": "kb"}}})
+    assert "contexts" not in found

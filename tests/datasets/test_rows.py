@@ -102,7 +102,7 @@ def test_a_fault_inside_an_object_that_is_spread_over_lines(refused: Any) -> Non
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity"])
 def test_what_is_no_number_in_json(refused: Any, number: str) -> None:
     (problem,) = refused(f'{{"question": "a", "score": {number}}}')
-    assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no Infinity")
+    assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no NaN or Infinity")
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E+400", "1" * 300 + "e99", "1" * 310 + ".5"])
@@ -198,7 +198,9 @@ def test_broken_json_in_a_json_file_names_the_line(refused: Any) -> None:
     assert problem.what.startswith("broken JSON at line 2, column 14")
     assert refused('[{"question": "a"}', "mine.json")[0].what.startswith("broken JSON at line 1")
     assert refused("", "other.json")[0].what.startswith("broken JSON")
-    assert refused('[{"question": "a", "score": Infinity}]', "nan.json")[0].hint.startswith("JSON has no Infinity")
+    assert refused('[{"question": "a", "score": Infinity}]', "nan.json")[0].hint.startswith(
+        "JSON has no NaN or Infinity"
+    )
 
 
 def test_outputs_that_were_promised_are_missing(refused: Any) -> None:

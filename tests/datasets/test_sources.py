@@ -276,9 +276,14 @@ def test_a_key_with_two_values_is_refused(refused: Any, name: str, rows: str, wh
     )
 
 
-def test_a_key_that_is_repeated_with_one_value_is_harmless(load: Any) -> None:
-    row = '{"question": "Can I park?", "answer": "Yes", "answer": "Yes"}'
-    assert [case.answer for name in ("mine.jsonl", "mine.json") for case in load(row, name)] == ["Yes", "Yes"]
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.json"])
+def test_a_key_that_is_repeated_with_one_value_is_harmless(load: Any, refused: Any, name: str) -> None:
+    row = (
+        '{"question": "Can I park?", "answer": "Yes", "answer": "Yes", "metadata": {"x": [1]}, "metadata": {"x": [1]}}'
+    )
+    assert [case.answer for case in load(row, name)] == ["Yes"]
+    (problem,) = refused('{"question": "Can I park?", "contexts": [], "contexts": ["c"]}', name)
+    assert problem.what.startswith("contexts is there more than once")
 
 
 @pytest.mark.parametrize(
@@ -286,6 +291,8 @@ def test_a_key_that_is_repeated_with_one_value_is_harmless(load: Any) -> None:
     [
         ('{"question": "Can I park?"},\n', "remove the comma at the end of the line"),
         ("{'question': 'Can I park?'}\n", "these are dictionaries as Python prints them; write them with json.dumps"),
+        ("[{'question': 'Can I park?'}]\n", "these are dictionaries as Python prints them; write them with json.dumps"),
+        ('{"question": "NaN", "answer": }\n', ""),
         ('{"question": "Can I pa', "it ends too early; was the file copied or written whole?"),
     ],
 )

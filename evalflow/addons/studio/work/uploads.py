@@ -145,8 +145,8 @@ def sheets_of(space: Workspace, path: Path) -> list[str]:
 def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
     """The columns of a file, or paths into their objects, each with the case field that it probably holds."""
     with _reading(space, source.path):
-        values = readers.examples(source.config())
-    mapping = propose_mapping(values)
+        values, rows = readers.examples(source.config()), readers.first_rows(source.config())
+    mapping = propose_mapping(values, rows)
     found = with_paths(values, mapping)
     proposed = {column: field for field, column in mapping.items()}
     fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
