@@ -93,6 +93,7 @@ _SCORE_KEYS = (
     "error",
     "path",
 )
+_BY_PEOPLE = ("human", "human_passed", "human_undefined")
 
 
 def show_cases(options: argparse.Namespace, console: Console) -> int:
@@ -108,7 +109,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     scores = _matching(with_people(run.scores(), people_of_run(run)), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids
-    shown = list(case_rows(folder, scores, wanted, (*COLUMNS, "human", "human_passed")))
+    shown = list(case_rows(folder, scores, wanted, (*COLUMNS, *_BY_PEOPLE)))
     if options.json:
         return print_json(console, {"n": ids.height, "cases": shown})
     for case in shown:
@@ -180,7 +181,7 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "expected": case.expected,
         "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],
         "scores": [
-            {key: score[key] for key in (*_SCORE_KEYS, "human", "human_passed") if key in score}
+            {key: score[key] for key in (*_SCORE_KEYS, *_BY_PEOPLE) if key in score}
             | {"value": json.loads(score["value"] or "null"), "steps": json.loads(score["steps"] or "[]")}
             for score in row.scores
         ],

@@ -51,7 +51,6 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
 from evalflow.summary.agreement import Raters
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
-from evalflow.summary.labelled_cells import answers_of_people
 from evalflow.summary.rows import Detail
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
@@ -67,7 +66,8 @@ class Calibration:
 
     `left_out` counts the labels left out, by reason; `rests_on` says which were used. `disagreements` are the answers
     on which judge and people differ most, largest difference first. `followed` names other runs whose labels are used
-    because the answers are equal: dataset, metric, run.
+    because the answers are equal: dataset, metric, run. `people` are their labels of each answer, of
+    `answers_of_people`.
     """
 
     manifest: Manifest
@@ -78,16 +78,12 @@ class Calibration:
     rests_on: str
     disagreements: Sequence[Detail]
     advice: Mapping[Series, MemberAdvice]
+    people: pl.DataFrame
     followed: Sequence[tuple[str, str, str]] = ()
 
     def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
         """The advice on the members of a row's judge; None if it has none."""
         return self.advice.get((row.dataset, row.metric, row.target, row.judge))
-
-    @property
-    def people(self) -> pl.DataFrame:
-        """People's labels of each labelled answer, of `answers_of_people`."""
-        return answers_of_people(pl.concat([row.answers for row in self.rows]))
 
     @property
     def who(self) -> str:

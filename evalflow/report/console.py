@@ -107,11 +107,11 @@ def worst_cases(
     """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
 
     Failed cells come first, then those worst within their metric. `people` are those of a `Calibration`: their label
-    of an answer replaces the judge's score of it.
+    of an answer replaces the judge's score of it; answers with nothing to score are left out.
     """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     cells = with_people(scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null()), people)
-    cells = cells.with_columns(
+    cells = cells.filter(~pl.col("human_undefined")).with_columns(
         judged=pl.when(pl.col("human").is_not_null()).then("score"), score=counted_score(), passed=counted_pass()
     )
     is_lower = pl.col("metric").is_in(lower)

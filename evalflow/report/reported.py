@@ -42,10 +42,8 @@ def with_titles(run: Reported) -> Reported:
     titles = run.manifest.titles
     if not titles:
         return run
-    shown, rows = pl.col("metric").replace(titles), run.calibration.rows if run.calibration else ()
-    labelled = [
-        replace(row, metric=titles.get(row.metric, row.metric), answers=row.answers.with_columns(shown)) for row in rows
-    ]
+    shown, found = pl.col("metric").replace(titles), run.calibration
+    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in (found.rows if found else ())]
     return replace(
         run,
         scores=run.scores.with_columns(shown),
@@ -53,7 +51,7 @@ def with_titles(run: Reported) -> Reported:
         details=[with_title(detail, titles) for detail in run.details],
         gates=[{**gate, "of_metric": titles.get(gate["of_metric"] or "", gate["of_metric"])} for gate in run.gates],
         metrics={titles.get(name, name): config for name, config in run.metrics.items()},
-        calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
+        calibration=replace(found, rows=labelled, people=found.people.with_columns(shown)) if found else None,
     )
 
 

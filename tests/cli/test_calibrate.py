@@ -20,8 +20,11 @@ from evalflow.app.core.calibration import calibration_of
 from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
+from evalflow.config.schema import MetricConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.labels.columns import LABEL_COLUMNS
+from evalflow.report.cases import most_informative
+from evalflow.report.console import worst_cases
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program, judge_arguments
 from tests.datasets.workbooks import workbook
@@ -783,3 +786,30 @@ def test_cases_that_failed_are_those_that_people_failed_where_they_labelled(prog
     (score,) = found[0]["scores"]
     assert (score["score"], score["passed"], score["human"], score["human_passed"]) == (1.0, True, 0.0, False)
     assert "people: 0.000 fails, which counts instead" in program("cases", "--failed").stdout
+
+
+def test_no_score_counts_of_an_answer_in_which_people_found_nothing_to_score(program: Program) -> None:
+    rows = [{"id": f"c{n}", "question": "Q?", "answer": "B" if n < 4 else "A", "reference": "A"} for n in range(6)]
+    data = program.write("mine.jsonl", *rows)
+    words = ("dataset=rag", f"dataset.rag.path={data}", "dataset.rag.fields=null", "metric=exact_match")
+    assert program(*words).returncode == 0
+
+    def failed() -> list[str]:
+        return [case["id"] for case in json.loads(program("cases", "--failed", "--json").stdout)["cases"]]
+
+    assert failed() == ["c0", "c1", "c2", "c3"]
+    said = {"c0": "undefined", "c2": "undefined", "c4": True}
+    given = ({"case_id": key, "metric": "exact_match", "value": value} for key, value in said.items())
+    program("calibrate", "--labels", program.write("labels.jsonl", *given))
+    assert failed() == ["c1", "c3"]
+    (case,) = json.loads(program("cases", "--id", "c0", "--json").stdout)["cases"]
+    (score,) = case["scores"]
+    assert (score["score"], score["human"], score["human_undefined"]) == (0.0, None, True)
+    assert "people: nothing to score, so no score counts" in program("cases", "--id", "c0").stdout
+    run = open_scored(RunFolder(program.latest))
+    found = calibration_of(run, bound_labels(run, None))
+    assert found is not None
+    assert {one.case_id for one in worst_cases(run.scores(), {}, found.people)} == {"c1", "c3"}
+    config = MetricConfig(kind="check", description="d")
+    first = most_informative(run.scores(), {"exact_match": config}, most=2, people=found.people)
+    assert first == {("rag", "c1"), ("rag", "c3")}

@@ -79,6 +79,7 @@ def test_a_label_decides_what_is_worst_and_passes() -> None:
             "case_id": ["fine", "bad", "perfect"],
             "human": [0.8, 0.0, 1.0],
             "accepted": [1.0, 0.0, 1.0],
+            "human_undefined": [False] * 3,
         }
     )
     found = worst_cases(scores, {"m": "higher_is_better"}, people, 9)
@@ -103,7 +104,8 @@ def test_a_label_of_one_repeat_says_nothing_of_the_others() -> None:
         ],
         schema_overrides={"member_of": pl.String, "reason": pl.String},
     )
-    labelled = {"dataset": "d", "metric": "m", "target": "t", "target_repeat": 0, "accepted": 1.0, "human": 1.0}
+    labelled = {"dataset": "d", "metric": "m", "target": "t", "target_repeat": 0}
+    labelled |= {"accepted": 1.0, "human": 1.0, "human_undefined": False}
     people = pl.DataFrame([labelled | {"case_id": case} for case in ("a", "b")])
     found = worst_cases(scores, {"m": "higher_is_better"}, people, 9)
     assert [(one.case_id, one.score, one.judged) for one in found] == [("a", 0.2, None), ("b", 0.9, None)]

@@ -28,10 +28,11 @@ from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
+from evalflow.summary.agreement import SERIES, label_frame, labelled_scores, nothing_to_score
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeBoard, JudgeInRun, RankedJudge, choose, chooses
+from evalflow.summary.labelled_cells import answers_of_people
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice
 from evalflow.summary.pairing import lower_is_better
 
@@ -66,6 +67,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
         labels.rests_on,
         texts,
         advice,
+        answers_of_people(pl.concat([row.answers for row in rows]), nothing_to_score(labels.frame)),
         [(one.dataset, one.metric, one.run) for one in labels.followed],
     )
 

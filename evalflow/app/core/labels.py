@@ -30,7 +30,7 @@ from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.wording import counted
-from evalflow.summary.agreement import OF_MEANS, label_frame, labelled_scores, people_of, truths
+from evalflow.summary.agreement import OF_MEANS, label_frame, labelled_scores, nothing_to_score, people_of, truths
 from evalflow.summary.pairing import lower_is_better
 
 OF_DATA = "the data's own labels"
@@ -311,10 +311,10 @@ def people_of_run(run: SavedRun) -> pl.DataFrame | None:
     from evalflow.summary.labelled_cells import answers_of_people  # late: few runs have labels
 
     labels = labels_of_run(run)
-    if labels is None or not truths(labels.frame).height:
+    if labels is None:
         return None
-    lower = lower_is_better(run.traits)
-    return answers_of_people(labelled_scores(run.scores(), labels.frame, lower=lower, columns=OF_MEANS))
+    answers = labelled_scores(run.scores(), labels.frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
+    return answers_of_people(answers, nothing_to_score(labels.frame))
 
 
 def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> ComparedLabels:
