@@ -107,14 +107,17 @@ def cases_in(details: Details) -> Iterator[tuple[str, str]]:
 
 
 def with_case_names(details: Details, questions: Mapping[tuple[str, str], str]) -> list[Detail]:
-    """The details for display: cases without ids of their own have their question as id."""
+    """The details for display: each listed case has a `case_name`, without an id of its own its question.
+
+    The id stays, since several cases may have the same question.
+    """
     named: list[Detail] = []
     for detail in details:
         names = {
             one["case_id"]: case_name(one["case_id"], questions.get((detail["dataset"], one["case_id"])))
             for one in _differing(detail)
         }
-        named.append(_renamed(detail, names) if names else detail)
+        named.append(_with_names(detail, names) if names else detail)
     return named
 
 
@@ -125,11 +128,15 @@ def _differing(detail: Detail) -> list[Detail]:
     return [*flaky[:_FLAKY_SHOWN], *objects_at(as_map(detail.get("panel")), "widest", optional=True)]
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _with_names(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
-        found = cast("Mapping[str, Any]", value)
-        return {key: names.get(one, one) if key == "case_id" else _renamed(one, names) for key, one in found.items()}
-    return [_renamed(one, names) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+        found = {key: _with_names(one, names) for key, one in cast("Mapping[str, Any]", value).items()}
+        return found | {"case_name": names[found["case_id"]]} if found.get("case_id") in names else found
+    return [_with_names(one, names) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _name_of(case: Detail) -> str:
+    return case.get("case_name", case["case_id"])
 
 
 def noise_findings(details: Details) -> list[Findings]:
@@ -214,7 +221,7 @@ def _stability(counts: Detail) -> str:
     if counts["judged_once"]:
         text += f", {counts['judged_once']} judged once"
     shown = counts["flaky_cases"][:_FLAKY_SHOWN]
-    names = ", ".join(f"{case['case_id']} ({case['passes']} of {case['verdicts']})" for case in shown)
+    names = ", ".join(f"{_name_of(case)} ({case['passes']} of {case['verdicts']})" for case in shown)
     return f"{text}: {names}{', ...' if counts['flaky'] > len(shown) else ''}" if names else text
 
 
@@ -261,7 +268,7 @@ def _agreement(alpha: Detail) -> str:
 
 def _scores_of(one: Detail) -> str:
     scores = ", ".join(f"{name} {number(score)}" for name, score in one["scores"].items() if score is not None)
-    return f"{one['case_id']} ({scores})"
+    return f"{_name_of(one)} ({scores})"
 
 
 def _cascade(members: Details) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from evalflow.report.findings import cases_in, noise_findings, with_case_names
+from evalflow.report.findings import cases_in, noise_findings, panel_findings, with_case_names
+from evalflow.report.wording import number
+from tests.manifests import manifest_of
 
 MEAN = {"value": 0.75, "ci_low": 0.5, "ci_high": 0.9, "ci_method": "t"}
 NOISE = {
@@ -85,6 +87,18 @@ def test_cases_without_ids_are_named_by_their_question():
     named = with_case_names(details, {("d", made): "When does it open?", ("d", other): "Why?", ("d", "own"): "No?"})
     [text] = noise_findings(named[:1])
     assert '3 stable pass, 1 flaky, 2 stable fail: "When does it open?" (1 of 3)' in text.lines
-    assert [one["case_id"] for one in named[1]["panel"]["widest"]] == ['"Why?"', "own"]
+    assert [one["case_name"] for one in named[1]["panel"]["widest"]] == ['"Why?"', "own"]
     assert named[2] == details[2]
     assert details[0]["noise"]["stability"]["flaky_cases"][0]["case_id"] == made
+
+
+def test_different_cases_with_the_same_question_are_all_listed():
+    ids = ["0123456789abcdef", "fedcba9876543210", "00112233445566ff"]
+    widest = [{"case_id": one, "scores": {"a": 1.0, "b": place / 4}} for place, one in enumerate([*ids, ids[0]])]
+    panel = {"members": [], "alpha": {"value": None, "method": "none: one case"}, "mean_range": 0.5, "widest": widest}
+    of_panel = {"metric": "m", "dataset": "d", "target": "t", "judge": "p", "n": 4, "panel": panel}
+    questions = dict.fromkeys((("d", one) for one in ids), "When does it open?")
+    [found] = panel_findings(with_case_names([of_panel], questions), manifest_of())
+    assert found.lines[-1] == "largest differences: " + "; ".join(
+        f'"When does it open?" (a 1.000, b {number(place / 4)})' for place in range(3)
+    )
