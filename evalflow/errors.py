@@ -242,13 +242,20 @@ def program() -> str:
     """How a shell calls evalflow here, quoted: as this process was called, so that a printed command works.
 
     Such as `.venv/bin/python -m evalflow`, or `evalflow` if pipx or uv installed it. An absolute path is shortened to
-    its name. In other programs, such as notebooks, it is `python -m evalflow`.
+    its name if a shell finds this file by it. In other programs, such as notebooks, it is `python -m evalflow`.
     """
-    called, *words = sys.orig_argv
+    called, *words = sys.orig_argv or ["python"]  # a program that embeds Python may leave it empty
     if words and Path(words[0]).stem == "evalflow":  # the console script
-        return "evalflow" if Path(words[0]).is_absolute() and shutil.which("evalflow") else shlex.quote(words[0])
-    typed = ("-m", "evalflow") in pairwise(words) and not Path(called).is_absolute()
-    return f"{shlex.quote(called) if typed else 'python'} -m evalflow"
+        return _shortened(words[0], "evalflow")
+    return f"{_shortened(called, Path(called).name) if ('-m', 'evalflow') in pairwise(words) else 'python'} -m evalflow"
+
+
+def _shortened(called: str, name: str) -> str:
+    """A program for a shell: its name if that finds the file at this absolute path, else as it was called."""
+    path = Path(called)
+    found = shutil.which(name) if path.is_absolute() else None
+    is_found = found is not None and Path(found).parent.resolve() == path.parent.resolve()
+    return shlex.quote(name if is_found else called)
 
 
 def command(*words: object) -> str:

@@ -18,11 +18,15 @@ from evalflow.errors import command, program
         ("python -m evalflow list", "python -m evalflow"),
         ("python3.13 -W error -m evalflow list", "python3.13 -m evalflow"),
         (".venv/bin/python -m evalflow list", ".venv/bin/python -m evalflow"),
-        ("/usr/bin/python3 -m evalflow list", "python -m evalflow"),
+        ("/env/bin/python3 -m evalflow list", "python3 -m evalflow"),
+        ("/usr/bin/python3 -m evalflow list", "/usr/bin/python3 -m evalflow"),
+        ("/other/bin/python3.12 -m evalflow list", "/other/bin/python3.12 -m evalflow"),
         ("/env/bin/python /env/bin/evalflow list", "evalflow"),
+        ("/other/bin/python /other/bin/evalflow list", "/other/bin/evalflow"),
         ("/env/bin/python .venv/bin/evalflow list", ".venv/bin/evalflow"),
         ("/env/bin/python -m ipykernel_launcher -f x", "python -m evalflow"),
         ("python", "python -m evalflow"),
+        ("", "python -m evalflow"),
     ],
 )
 def test_a_printed_command_calls_evalflow_as_it_was_called(

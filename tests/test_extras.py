@@ -45,6 +45,8 @@ def test_the_command_is_of_the_tool_that_made_the_environment(tmp_path: Path, mo
     monkeypatch.setattr(sys, "executable", f"{env}/bin/python")
     monkeypatch.setattr(sys, "orig_argv", [".venv/bin/python", "-m", "evalflow", "list"])
     assert extras.pip_install("nltk>=3") == ".venv/bin/python -m pip install 'nltk>=3'"
+    monkeypatch.setattr(sys, "orig_argv", ["/nowhere/bin/python", "-m", "evalflow", "list"])
+    assert extras.pip_install("nltk") == "/nowhere/bin/python -m pip install nltk"
     monkeypatch.setattr(sys, "orig_argv", [f"{env}/bin/python", f"{env}/bin/evalflow", "list"])
     assert extras.pip_install("nltk") == f"'{env}/bin/python' -m pip install nltk"
     monkeypatch.setattr(extras, "find_spec", lambda _: None)  # as where uv made it
