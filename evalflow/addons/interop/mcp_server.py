@@ -46,7 +46,7 @@ _GRACE_S = 20.0
 _LONGEST_LINE = 1 << 22
 """Bytes of a line that a command prints."""
 _AT_ONCE = 4
-"""How many tools work at a time, each in a process; the others wait."""
+"""How many calls of `run` work at a time, and how many of the other tools, each in a process; the others wait."""
 
 _Arguments = ParamSpec("_Arguments")
 _Override = Annotated[str, Field(max_length=10_000)]
@@ -101,7 +101,8 @@ def tools(*, allow_run: bool) -> MCPServer:
             read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
         )
         run_within_budget.__annotations__["context"] = Context  # from which the server knows what to pass
-        server.tool("run", annotations=hints)(_telling(run_within_budget, places))
+        of_runs = asyncio.Semaphore(_AT_ONCE)  # since a run may take hours
+        server.tool("run", annotations=hints)(_telling(run_within_budget, of_runs))
     return server
 
 

@@ -219,6 +219,30 @@ async def test_only_so_many_tools_work_at_once(folder: Path, monkeypatch: pytest
     assert (busy, most) == (0, 4)
 
 
+async def test_long_runs_leave_the_other_tools_their_places(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ends = 0, asyncio.Event()
+
+    async def ended(verb: str, *_: str, **_more: object) -> tuple[int, str, str]:
+        nonlocal begun
+        if verb == "run":
+            begun += 1
+            await ends.wait()
+            return 2, "", "ended"
+        return 0, "[]", ""
+
+    monkeypatch.setattr(mcp_server, "_ended", ended)
+    async with Client(tools(allow_run=True)) as client, asyncio.TaskGroup() as calls:
+        for _ in range(5):
+            calls.create_task(client.call_tool("run", {"overrides": [], "budget_requests": 1}))
+        while begun < 4:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            listed = await client.call_tool("list", {"group": "metric"})
+        assert (begun, listed.is_error) == (4, False)
+        ends.set()
+    assert begun == 5
+
+
 @pytest.mark.parametrize("overrides", [["gate=" + "x" * 20_000], ["limit=1"] * 201])
 async def test_more_than_a_command_line_holds_is_refused(overrides: list[str]) -> None:
     done, said = await call("check", overrides=overrides)
