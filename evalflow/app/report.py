@@ -15,7 +15,7 @@ from rich.console import Console
 from evalflow.app.core.calibration import rank_again
 from evalflow.app.core.labels import people_of_run
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import answered_rows, find_folder, find_run, jobs_of, open_run
+from evalflow.app.core.saved import SavedRun, answered_rows, find_folder, find_run, jobs_of, open_run
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.engine.folder import RunFolder
@@ -26,7 +26,7 @@ from evalflow.records import CUT_OFF
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import ABOUT_ANSWER, COLUMNS, AnsweredCase, as_answered
-from evalflow.report.wording import counted, literal, number, percent, print_json
+from evalflow.report.wording import counted, literal, number, percent, plain, print_json
 from evalflow.summary.labelled_cells import counted_pass, with_people
 from evalflow.summary.rows import rows_of
 
@@ -106,7 +106,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
         where = folder.path
         hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"
         raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
-    scores = _matching(with_people(run.scores(), people_of_run(run)), folder, options)
+    scores = _matching(with_people(run.scores(), _usable_people(run)), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids
     shown = list(case_rows(folder, scores, wanted, (*COLUMNS, *_BY_PEOPLE)))
@@ -121,6 +121,16 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     more = f"; {left} more with --limit 0" if left else ""
     console.print(f"{counted(wanted.height, 'case')}{more}", style="dim")
     return 0
+
+
+def _usable_people(run: SavedRun) -> pl.DataFrame | None:
+    """People's labels of the run's answers; None, with a note, if they are damaged: the cases can be shown anyway."""
+    try:
+        return people_of_run(run)
+    except UserError as error:
+        first = plain(str(error.problems[0]))
+        sys.stderr.write(f"note: labels cannot be read, so the scores count as the run made them: {first}\n")
+        return None
 
 
 def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespace) -> pl.LazyFrame:

@@ -788,6 +788,26 @@ def test_cases_that_failed_are_those_that_people_failed_where_they_labelled(prog
     assert "people: 0.000 fails, which counts instead" in program("cases", "--failed").stdout
 
 
+@pytest.mark.parametrize("damage", ["not labels", None])
+def test_damaged_labels_are_noted_and_cases_are_shown_by_their_scores(program: Program, damage: str | None) -> None:
+    rows = [{"id": key, "question": "Q?", "answer": key, "reference": "a"} for key in "ab"]
+    data = program.write("mine.jsonl", *rows)
+    assert program("dataset=rag", f"dataset.rag.path={data}", "dataset.rag.fields=null", "metric=exact_match").stdout
+    program("calibrate", "--labels", program.write("l.jsonl", {"case_id": "b", "metric": "exact_match", "value": True}))
+    kept = RunFolder(program.latest).labels
+    if damage is None:
+        kept.unlink()
+    else:
+        kept.write_text(damage, encoding="utf-8")
+    done = program("cases", "--failed", "--json")
+    assert done.returncode == 0
+    assert [(case["id"], case["scores"][0]["human"]) for case in json.loads(done.stdout)["cases"]] == [("b", None)]
+    note, hint = done.stderr.splitlines()
+    assert note.startswith("note: labels cannot be read, so the scores count as the run made them: ")
+    assert note.endswith("these are not labels of a run" if damage else "the labels of this calibration are gone")
+    assert hint == "  hint: remove it, and calibrate again"
+
+
 def test_no_score_counts_of_an_answer_in_which_people_found_nothing_to_score(program: Program) -> None:
     rows = [{"id": f"c{n}", "question": "Q?", "answer": "B" if n < 4 else "A", "reference": "A"} for n in range(6)]
     data = program.write("mine.jsonl", *rows)
