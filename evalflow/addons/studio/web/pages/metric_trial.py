@@ -12,7 +12,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.faults import reveal
-from evalflow.addons.studio.web.ui.parts import READY_TO_USE, badge, button, facts, message, problems_of, text
+from evalflow.addons.studio.web.ui.parts import READY_TO_USE, Latest, badge, button, facts, message, problems_of, text
 from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
@@ -166,43 +166,60 @@ class TrialCard:
             self._fault = text("", classes="message fail text").props("role=status")
             self._result = ui.element("div").props("aria-live=polite").classes("stack")
         self._tried = ui.element("div").props("aria-live=polite").classes("tried case-view")
+        self._latest = Latest()
         self._clear()
 
     def _clear(self) -> None:
         for place in (self._result, self._tried):
             place.clear()
         self._fault.set_visibility(False)
-        self._is_previewed = self._is_following = self._is_behind = False
+        self._latest.begin()  # what is being rendered is no longer shown
+        self._is_previewed = self._is_rendering = self._is_behind = False
 
     async def _preview(self) -> None:
         self._clear()
         with forms.faults_shown({**self._fields, **self._case.fields}, self._previewing):
             await self._render()
+        await self._catch_up()
 
-    async def _render(self) -> None:
-        asked = self._workspace, self._bot, self._draft(), self._case.read()
-        found = await self._workspace.render(lambda: preview_metric(*asked))
-        self._result.clear()
-        with self._result:
-            _show_preview(found)
-        self._is_previewed = True
+    async def _render(self) -> bool:
+        """Show the prompt; returns whether this is still the latest rendering, since an earlier one shows nothing."""
+        is_latest, self._is_rendering = self._latest.begin(), True
+        try:
+            asked = self._workspace, self._bot, self._draft(), self._case.read()
+            found = await self._workspace.render(lambda: preview_metric(*asked))
+        except EvalflowError:
+            if is_latest():
+                raise
+            return False
+        finally:
+            if is_latest():
+                self._is_rendering = False
+        if is_latest():
+            self._result.clear()
+            with self._result:
+                _show_preview(found)
+            self._is_previewed = True
+        return is_latest()
 
     async def follow(self) -> None:
         """Render the prompt again if it is shown; a fault then stands above it, and the last one stays."""
-        if not self._is_previewed or self._is_following:
-            self._is_behind = self._is_following
+        if not self._is_previewed or self._is_rendering:
+            self._is_behind = self._is_rendering
             return
-        self._is_following = True
         fault = ""
         try:
-            await self._render()
+            if not await self._render():
+                return
         except EvalflowError as error:
             fault = forms.at_field(problems_of(error)[0])
-        finally:
-            self._is_following = False
         self._fault.set_text(fault)
         self._fault.set_visibility(bool(fault))
-        if self._is_behind:
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Follow what was typed while the prompt was rendered."""
+        if self._is_behind and not self._is_rendering:
             self._is_behind = False
             await self.follow()
 
