@@ -1,24 +1,28 @@
-"""A run again: on some of its cases, or with another prompt of its bot or its judge."""
+"""A run again: on some of its cases, with another prompt of its bot, or with a changed metric."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS, Bot, copy_bot, get_bot, update_bot
 from evalflow.addons.studio.work.cases import known_ids
 from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.definitions import declared
-from evalflow.addons.studio.work.metrics import list_metrics
+from evalflow.addons.studio.work.metrics import get_metric, list_metrics
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import Run, changed_request, create_run, get_run
 from evalflow.addons.studio.work.scores import failed_cases
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.config.load import compose
+from evalflow.config.schema import CacheConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.values.jsonvalues import as_list
+from evalflow.values.jsonvalues import as_list, as_map, is_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,25 +137,63 @@ class ChangeableMetric:
 
 
 @requires("edit")
-def changeable_metric(space: Workspace, run_id: str, name: str) -> ChangeableMetric | None:
-    """A metric of a run, if it can be changed here and the run can be repeated; else None."""
+def changeable_metrics(space: Workspace, run_id: str) -> dict[str, ChangeableMetric]:
+    """The metrics of a run that can be changed here, by name; empty if the run cannot be repeated here."""
     run = get_run(space, run_id)
-    if run.request is None or name not in run.request.metrics or BOTS.find(space, run.bot) is None:
-        return None
-    if name in {metric.name for metric in list_metrics(space, run.bot)}:
-        return ChangeableMetric(run.bot, name, is_own=True)
-    return ChangeableMetric(run.bot, name, is_own=False) if name in declared("metric") else None
+    if run.request is None or BOTS.find(space, run.bot) is None:
+        return {}
+    own = {metric.name for metric in list_metrics(space, run.bot)}
+    known = own | set(declared("metric"))
+    return {name: ChangeableMetric(run.bot, name, name in own) for name in run.request.metrics if name in known}
+
+
+@requires("edit")
+def uses_cache(_: Workspace, request: RunRequest) -> bool:
+    """Whether a run takes the replies that earlier runs have paid for from the cache."""
+    given = {**compose([], complete=False).values["cache"], **as_map(request.options.get("cache", {}))}
+    return CacheConfig.model_validate(given).mode in ("on", "read")
+
+
+@requires("edit")
+def request_with_metric(space: Workspace, run_id: str, metric: str, instead: str) -> RunRequest:
+    """The request of a run, with a metric that was changed since, or with another one instead of one of the run.
+
+    The run's threshold for it is left out, and its gates get the new name. UserError if `instead` is not in the run.
+    """
+    run = get_run(space, run_id)
+    request = changed_request(run)
+    if instead not in request.metrics:
+        hint = f"choose one of {', '.join(request.metrics)}"
+        raise UserError(Problem(f"metric {instead} is not in run {run_id}", "metric", hint))
+    names = list(dict.fromkeys(metric if name == instead else name for name in request.metrics))
+    thresholds = {name: value for name, value in request.thresholds.items() if name not in (metric, instead)}
+    options = dict(request.options)
+    if is_mapping(gates := options.get("gate")):
+        options["gate"] = _gates_of(gates, metric, instead)
+    title = f"{run.title or get_bot(space, run.bot).title}, metric changed"
+    return replace(request, metrics=names, thresholds=thresholds, options=options, title=title)
+
+
+def _gates_of(gates: Mapping[str, Any], metric: str, instead: str) -> dict[str, Any]:
+    """The gates of a run, those of one metric, also on a tag, under the name of another."""
+    renamed: dict[str, Any] = {}
+    for about, conditions in gates.items():
+        name, at, tag = about.partition("@")
+        key = f"{metric}{at}{tag}" if name == instead else about
+        renamed[key] = {**renamed.get(key, {}), **conditions}
+    return renamed
 
 
 @requires("edit")
 def run_with_metric(space: Workspace, run_id: str, metric: str, instead: str, creation_key: str | None = None) -> Run:
-    """Repeat a run with a metric that was changed since, or with another one instead of one of the run.
+    """Repeat a run as `request_with_metric` says.
 
-    Answers and grades whose requests are as before come from the cache, unless the run does without.
+    Answers and grades whose requests are as before come from the cache, unless the run does without. Repeating a call
+    with the same `creation_key` returns the existing run, unless the metric has changed since.
     """
-    run = get_run(space, run_id)
-    request = changed_request(run)
-    names = list(dict.fromkeys(metric if name == instead else name for name in request.metrics))
-    thresholds = {name: value for name, value in request.thresholds.items() if name not in (metric, instead)}
-    title = f"{run.title or get_bot(space, run.bot).title}, metric changed"
-    return create_run(space, replace(request, metrics=names, thresholds=thresholds, title=title), creation_key)
+    request = request_with_metric(space, run_id, metric, instead)
+    if creation_key is not None:  # names and versions come back when a metric is made again
+        saved = get_metric(space, request.bot, metric)
+        content = json.dumps([asdict(request), saved.definition, saved.prompts], sort_keys=True)
+        creation_key = f"{creation_key}\0{content}"
+    return create_run(space, request, creation_key)

@@ -1,4 +1,4 @@
-"""A run again: on some of its cases, or with another prompt of its bot."""
+"""A run again: on some of its cases, with another prompt of its bot, or with a changed metric."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 
 from evalflow.addons.studio.work import bots, cases, datasets
-from evalflow.addons.studio.work.metrics import copy_metric
+from evalflow.addons.studio.work.metrics import MetricDraft, copy_metric, create_metric, delete_metric, get_library
 from evalflow.addons.studio.work.reruns import (
     ChangeableMetric,
     bot_with_prompt,
-    changeable_metric,
+    changeable_metrics,
     failed_only,
     fault_of,
     known_cases,
     run_with_metric,
     run_with_prompt,
+    uses_cache,
 )
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import changed_request, create_run, estimate_run, get_run, list_runs
@@ -61,18 +62,49 @@ def test_a_changed_metric_takes_its_place_in_the_run_again(space: Workspace) -> 
     datasets.create_dataset(space, "mine")
     cases.add_cases(space, "mine", [{"id": "c", "question": "q?", "answer": "a", "reference": "a"}])
     names = ["exact_match", "rouge_1"]
-    asked = RunRequest("desk", ["mine"], names, thresholds={"exact_match": 0.5, "rouge_1": 0.5}, options={"limit": 1})
+    gates = {"exact_match@Fees": {"mean": ">= 0.5"}, "rouge_1": {"mean": ">= 0.1"}}
+    options = {"limit": 1, "gate": gates}
+    asked = RunRequest("desk", ["mine"], names, thresholds={"exact_match": 0.5, "rouge_1": 0.5}, options=options)
     run_id = create_run(space, asked).run_id
-    assert changeable_metric(space, run_id, "exact_match") == ChangeableMetric("desk", "exact_match", is_own=False)
-    assert changeable_metric(space, run_id, "rouge_l") is None, "it is not in the run"
+    of_library = {name: ChangeableMetric("desk", name, is_own=False) for name in names}
+    assert changeable_metrics(space, run_id) == of_library
     copy_metric(space, "exact_match", "desk", "exactly")
     again = run_with_metric(space, run_id, "exactly", "exact_match").request
     assert again is not None
-    assert (again.metrics, again.thresholds, again.options) == (["exactly", "rouge_1"], {"rouge_1": 0.5}, {"limit": 1})
+    assert (again.metrics, again.thresholds) == (["exactly", "rouge_1"], {"rouge_1": 0.5})
+    renamed = {"exactly@Fees": {"mean": ">= 0.5"}, "rouge_1": {"mean": ">= 0.1"}}
+    assert again.options == {"limit": 1, "gate": renamed}
+    with pytest.raises(UserError, match="metric rouge_l is not in run"):
+        run_with_metric(space, run_id, "exactly", "rouge_l")
     copy_metric(space, "exact_match", "desk", "exact_match")
-    assert changeable_metric(space, run_id, "exact_match") == ChangeableMetric("desk", "exact_match", is_own=True)
+    own = ChangeableMetric("desk", "exact_match", is_own=True)
+    assert changeable_metrics(space, run_id) == {**of_library, "exact_match": own}
     of_files = create_run(space, RunRequest("recorded", ["mine"], ["exact_match"])).run_id
-    assert changeable_metric(space, of_files, "exact_match") is None, "a bot of files has no metrics of its own"
+    assert changeable_metrics(space, of_files) == {}, "a bot of files has no metrics of its own"
+
+
+@ON_SQLITE
+def test_a_metric_that_is_made_again_is_graded_again(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": "c", "question": "q?", "answer": "a", "reference": "a"}])
+    run_id = create_run(space, RunRequest("desk", ["mine"], ["exact_match"])).run_id
+    definition = get_library(space, "exact_match").definition
+
+    def made(threshold: float) -> str:
+        create_metric(space, "desk", MetricDraft("mine", {**definition, "threshold": threshold}))
+        return run_with_metric(space, run_id, "mine", "exact_match", "key").run_id
+
+    first = made(0.5)
+    assert run_with_metric(space, run_id, "mine", "exact_match", "key").run_id == first
+    delete_metric(space, "desk", "mine", 1)
+    assert made(0.7) != first, "its version is 1 again"
+
+
+@pytest.mark.parametrize(("mode", "uses"), [(None, True), ("on", True), ("off", False), ("refresh", False)])
+def test_whether_a_run_takes_replies_from_the_cache(space: Workspace, mode: str | None, *, uses: bool) -> None:
+    options = {} if mode is None else {"cache": {"mode": mode}}
+    assert uses_cache(space, RunRequest("desk", ["mine"], ["exact_match"], options=options)) is uses
 
 
 def test_a_failed_run_names_the_key_that_is_to_be_changed(space: Workspace) -> None:

@@ -39,6 +39,7 @@ from evalflow.addons.studio.work import runs
 from evalflow.addons.studio.work.bot_home import headline_of
 from evalflow.addons.studio.work.case_choice import LeftOutCases
 from evalflow.addons.studio.work.comparing import related
+from evalflow.addons.studio.work.reruns import changeable_metrics
 from evalflow.addons.studio.work.run_files import RunFile, list_files
 from evalflow.addons.studio.work.scores import note_view, run_tags
 from evalflow.addons.studio.work.space import Workspace
@@ -327,7 +328,7 @@ class Results:
     """
 
     def __init__(self, workspace: Workspace, run: runs.Run, query: ResultQuery, tags: Tags) -> None:
-        self._workspace = workspace
+        self._workspace, self._run = workspace, run.run_id
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
         self._tags: TagTable | None = None
@@ -371,6 +372,10 @@ class Results:
         await self.table.open_case()
         for card in self._cards:
             await card.load()
+        if self._cards and may("edit"):
+            changeable = await to_thread.run_sync(changeable_metrics, self._workspace, self._run)
+            for card in self._cards:
+                card.offer_change(changeable)
         if self._tags is not None:
             await self._tags.load()
 

@@ -23,8 +23,8 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import may, root_path, title_of
-from evalflow.addons.studio.work.reruns import changeable_metric
+from evalflow.addons.studio.web.ui.visitor import root_path, title_of
+from evalflow.addons.studio.work.reruns import ChangeableMetric
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, distribution, summary
 from evalflow.addons.studio.work.space import Workspace
@@ -194,9 +194,7 @@ class MetricCard:
         return markup("div", *shown, cls="overall-of")
 
     async def load(self) -> None:
-        """Draw the distribution, set up the threshold, and offer to change the metric."""
-        if may("edit"):
-            await self._offer_change()
+        """Draw the distribution and set up the threshold."""
         scores = await self._distribution(self._metric.threshold)
         if scores is None:
             with self._bars:
@@ -210,8 +208,9 @@ class MetricCard:
             bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
         await bar.load()
 
-    async def _offer_change(self) -> None:
-        found = await to_thread.run_sync(changeable_metric, self._workspace, self._run.run_id, self._name)
+    def offer_change(self, changeable: Mapping[str, ChangeableMetric]) -> None:
+        """Offer to change the metric, if it can be; `changeable`: those of the run that can, by name."""
+        found = changeable.get(self._name)
         if found is not None:
             metrics, query = f"/bots/{quote(found.bot, safe='')}/metrics", {"run": self._run.run_id}
             own = address(f"{metrics}/{found.name}", query)
