@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +23,11 @@ from evalflow.addons.studio.work import metrics
 from evalflow.addons.studio.work.bots import Bot, get_bot
 from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
 from evalflow.addons.studio.work.metric_trial import write_steps
-from evalflow.addons.studio.work.reruns import run_with_metric
+from evalflow.addons.studio.work.reruns import changeable_metrics, run_with_metric, uses_cache
+from evalflow.addons.studio.work.runs import changed_request, get_run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.trial_process import WrittenSteps
+from evalflow.errors import Problem, UserError
 
 
 def add() -> None:
@@ -38,9 +41,10 @@ def add() -> None:
         if source:
             copied = await to_thread.run_sync(metrics.get_library, workspace, source)
             definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
+        again = await to_thread.run_sync(_read_again, workspace, bot, run, source) if run else None
         title = f"Copy of {title_of('metric', source)}" if source else "New metric"
         with frame(title, place="Bots", trail=around.trail) as actions:
-            _MetricEditor(workspace, around, definition, prompts, view, source=source, run=run)
+            _MetricEditor(workspace, around, definition, prompts, view, source=source, again=again)
             if not source:
                 with actions:
                     link_button("From the library", f"/library?bot={bot}")
@@ -49,8 +53,11 @@ def add() -> None:
     async def edit(workspace: Workspace, bot: str, metric: str, view: str = "", run: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
+        again = await to_thread.run_sync(_read_again, workspace, bot, run, metric) if run and may("edit") else None
         with frame(stored.title, place="Bots", trail=around.trail) as actions:
-            editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored, run=run)
+            editor = _MetricEditor(
+                workspace, around, stored.definition, stored.prompts, view, stored=stored, again=again
+            )
             if may("edit"):
                 with actions:
                     button("Delete", editor.deletion(stored).open, kind="danger")
@@ -76,10 +83,27 @@ def _read_around(workspace: Workspace, bot: str) -> _Around:
     return _Around(get_bot(workspace, bot), own, case_sources(workspace), judges)
 
 
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A run to repeat once the metric is saved; `instead` is the metric's name in it."""
+
+    run: str
+    instead: str
+    is_cached: bool
+
+
+def _read_again(workspace: Workspace, bot: str, run: str, metric: str) -> _Again:
+    found = changeable_metrics(workspace, run).get(metric)
+    if found is None or found.bot != bot:
+        what = f"run {run} cannot be graded again with another metric instead of {metric or 'none'}"
+        raise UserError(Problem(what, "run", "open the metric from the page of the run"))
+    return _Again(run, metric, uses_cache(workspace, changed_request(get_run(workspace, run))))
+
+
 class _MetricEditor:
     """The form or the YAML of a metric, with its trial.
 
-    `source`: the metric of the library that a new one copies. `run`: a run to repeat once it is saved.
+    `source`: the metric of the library that a new one copies.
     """
 
     def __init__(
@@ -92,10 +116,11 @@ class _MetricEditor:
         *,
         stored: metrics.MetricDefinition | None = None,
         source: str = "",
-        run: str = "",
+        again: _Again | None = None,
     ) -> None:
         self._workspace, self._around, self._bot, self._prompts = workspace, around, around.bot.name, prompts
-        self._stored, self._source, self._run = stored, source, run
+        self._stored, self._source, self._again = stored, source, again
+        self._key = f"metric-{uuid.uuid4().hex}"
         self._folder = stored.name if stored else source or _UNNAMED  # of its own templates, until it is saved
         self._path = f"/bots/{self._bot}/metrics"
         self._form: YamlForm | MetricForm
@@ -121,13 +146,17 @@ class _MetricEditor:
         self._build("yaml" if why or view == "yaml" else "form", definition, why)
         if not may("edit"):
             return
+        if again and not again.is_cached:
+            message("This run does without saved replies.", _PAID_AGAIN, "warn")
+        self._unstarted = ui.element("div").props("aria-live=polite")
         with ui.element("div").classes("section actions"):
-            if run:
-                again = button(
-                    "Save, grade again and compare", lambda: self._save(again, self._compare), kind="primary"
-                )
-            saving = button("Save", lambda: self._save(saving, self._leave), kind="" if run else "primary")
-            link_button("Cancel", f"/runs/{run}" if run else self._path)
+            if again:
+                label, done = _GRADE_AGAIN, partial(self._compare, again)
+                if not again.is_cached:
+                    label, done = "Save and see the estimate", partial(self._estimate, again)
+                grading = button(label, lambda: self._save(grading, partial(done, grading)), kind="primary")
+            saving = button("Save", lambda: self._save(saving, self._leave), kind="" if again else "primary")
+            self._cancel = link_button("Cancel", f"/runs/{again.run}" if again else self._path)
         self._saving = Saving(self._edited(), f"{self._path}/{stored.name if stored else ''}")
 
     def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
@@ -172,8 +201,7 @@ class _MetricEditor:
             why = why_no_form(definition, self._prompts) if view == "form" else ""
             self._build("yaml" if why else view, definition, why)
             if not why:
-                query = "?view=yaml" if view == "yaml" else ""
-                ui.run_javascript(f"history.replaceState(null, '', location.pathname + {query!r})")
+                ui.run_javascript(_SHOW_AS.format(view="yaml" if view == "yaml" else ""))
 
     def deletion(self, metric: metrics.MetricDefinition) -> Deleting[metrics.MetricDefinition]:
         """A dialog that asks before the metric is deleted."""
@@ -182,8 +210,10 @@ class _MetricEditor:
         return Deleting(self._edited(), f"Delete {metric.title}?", about, delete, self._path)
 
     def _edited(self) -> Edited[metrics.MetricDefinition]:
-        name = self._stored.name if self._stored else ""
-        return Edited(partial(metrics.get_metric, self._workspace, self._bot, name), _content, self._stored)
+        def read() -> metrics.MetricDefinition:
+            return metrics.get_metric(self._workspace, self._bot, self._stored.name if self._stored else "")
+
+        return Edited(read, _content, self._stored)
 
     def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
         typed = self._title.name or unnamed, self._title.title or None
@@ -194,18 +224,33 @@ class _MetricEditor:
     def _leave(self, _: metrics.MetricDefinition) -> None:
         forms.leave(self._path)
 
-    async def _compare(self, saved: metrics.MetricDefinition) -> None:
+    async def _compare(self, again: _Again, by: ui.button, saved: metrics.MetricDefinition) -> None:
         """Repeat the run with the saved metric, and show what has changed."""
-        instead, key = self._source or saved.name, f"metric-{saved.name}-{saved.version}-{self._run}"
-        work = partial(run_with_metric, self._workspace, self._run, saved.name, instead, key)
-        if (started := await forms.attempt(work)) is not None:
-            both = {"a": self._run, "b": started.run_id, "allow": "metric,prompt,judge"}
+        self._keep(saved)
+        work = partial(run_with_metric, self._workspace, again.run, saved.name, again.instead, self._key)
+        if (started := await forms.attempt(work, self._fields, by)) is not None:
+            both = {"a": again.run, "b": started.run_id, "allow": "metric,prompt,judge"}
             forms.leave(address("/compare", both))
-        else:  # the metric is saved
-            self._stored = saved
-            self._saving.renew(saved.version)
+            return
+        self._cancel.set_text("Back to the run")
+        with self._unstarted:
+            message(
+                "The metric is saved; the run could not be started.", f"Press “{_GRADE_AGAIN}” to try again.", "warn"
+            )
+
+    def _estimate(self, again: _Again, _: ui.button, saved: metrics.MetricDefinition) -> None:
+        """Show what the run with the saved metric costs, before it is started."""
+        forms.leave(address("/runs/new", {"source": again.run, "metric": saved.name, "instead": again.instead}))
+
+    def _keep(self, saved: metrics.MetricDefinition) -> None:
+        """Stay on the page with a metric that was saved, so that the next press changes it."""
+        self._stored = saved
+        self._saving.renew(saved.version, f"{self._path}/{saved.name}")
+        self._title.keep()
+        forms.saved()
 
     async def _save(self, by: ui.button, done: Callable[[metrics.MetricDefinition], Awaitable[None] | None]) -> None:
+        self._unstarted.clear()
         with forms.faults_shown(self._fields):
             draft = self._draft()
 
@@ -228,6 +273,11 @@ class _MetricEditor:
         return None
 
 
+_GRADE_AGAIN = "Save, grade again and compare"
+_PAID_AGAIN = "Its cache is off or refreshed, so everything that it asks is paid again. Look at the estimate first."
+_SHOW_AS = """const here = new URL(location), view = "{view}";
+if (view) here.searchParams.set("view", view); else here.searchParams.delete("view");
+history.replaceState(null, "", here);"""
 _UNNAMED = "new_metric"
 """The name of a metric that has none yet."""
 _EXAMPLES = {

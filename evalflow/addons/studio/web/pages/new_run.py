@@ -21,7 +21,7 @@ from evalflow.addons.studio.web.ui.parts import Latest, button, facts, link_butt
 from evalflow.addons.studio.web.ui.ticks import unpacked
 from evalflow.addons.studio.work.cases import ids_of_rows
 from evalflow.addons.studio.work.leases import ProjectBudget
-from evalflow.addons.studio.work.reruns import KnownCases, fault_of, known_cases
+from evalflow.addons.studio.work.reruns import KnownCases, fault_of, known_cases, request_with_metric
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import (
     Run,
@@ -54,9 +54,13 @@ def add() -> None:
         cases: str = "",
         answers: str = "",
         failed_in: str = "",
+        metric: str = "",
+        instead: str = "",
     ) -> None:
         run = await to_thread.run_sync(get_run, workspace, source or failed_in) if source or failed_in else None
-        if run:
+        if run and metric:
+            request = await to_thread.run_sync(request_with_metric, workspace, run.run_id, metric, instead or metric)
+        elif run:
             request = changed_request(run)
         else:
             request = await to_thread.run_sync(next_request, workspace, bot) if bot else RunRequest("", [], [])

@@ -195,9 +195,9 @@ class Saving(Generic[V]):
         self._edited, self._version, self._path = edited, edited.version, path
         self._place = ui.element("div").classes("section stack stale").props("aria-live=polite tabindex=-1")
 
-    def renew(self, version: int) -> None:
-        """Continue from a version that was just saved."""
-        self._version = version
+    def renew(self, version: int, path: str = "") -> None:
+        """Continue from a version that was just saved; `path` is the page of what was new until then."""
+        self._version, self._path = version, path or self._path
 
     async def save(
         self,

@@ -64,6 +64,12 @@ class TitleField:
         """The name; empty while nothing is typed."""
         return self._name if self._own is None else written(self._own) or ""
 
+    def keep(self) -> None:
+        """Fix the identifier of a new object that was saved, if its page stays."""
+        if self._own is not None:
+            forms.lock(self._fold)
+            self._name, self._own = self.name, None
+
     def read(self, form: Mapping[str, Field]) -> tuple[str, str]:
         """Name and title; UserError if one is missing, which names all required fields of the form without a value."""
         if self.title and self.name:

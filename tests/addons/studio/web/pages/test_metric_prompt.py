@@ -195,3 +195,48 @@ def test_the_prompt_of_a_judge_is_changed_and_measured_in_two_clicks(visit: Call
         page.wait_for_url(re.compile("/compare"))
     names = [one["name"] for one in pages.ask("GET", "/api/v1/bots/measured/metrics").json["items"]]
     assert names == ["fluency", "is_short"]
+
+
+@pytest.mark.browser
+def test_a_metric_whose_run_cannot_be_started_is_saved_and_can_be_changed_again(
+    visit: Callable[..., Any], pages: Server
+) -> None:
+    define(pages, "stopped")
+    assert pages.ask("POST", "/api/v1/datasets", {"name": "gone"}).status == 201
+    case = {"id": "c", "question": "q?", "answer": "a", "reference": "a"}
+    assert pages.ask("POST", "/api/v1/datasets/gone/cases", {"items": [case]}).status in (200, 201)
+    run = {"bot": "stopped", "datasets": ["gone"], "metrics": ["coherence"], "options": {"cache": {"mode": "off"}}}
+    uncached = pages.ask("POST", "/api/v1/runs", run).json["run_id"]
+    made = pages.ask("POST", "/api/v1/runs", {**run, "options": {}}).json["run_id"]
+
+    page = visit(f"/bots/stopped/metrics/new?source=coherence&run={uncached}")
+    seen(page, "This run does without saved replies.")
+    field(page, "Name").fill("Paid again")
+    press(page, "Save and see the estimate")
+    page.wait_for_url(re.compile("/runs/new"))
+    seen(page, "Paid again")
+    page.get_by_role("complementary", name="Estimate").get_by_text("Price").wait_for()
+
+    page = visit(f"/bots/stopped/metrics/new?source=coherence&run={made}")
+    field(page, "Name").wait_for()
+    press(page, "YAML")
+    page.wait_for_url(re.compile(f"source=coherence&run={made}&view=yaml"))
+    press(page, "Form")
+    page.wait_for_url(re.compile(f"source=coherence&run={made}$"))
+    there = pages.ask("GET", "/api/v1/datasets/gone").headers["ETag"]
+    assert pages.ask("DELETE", "/api/v1/datasets/gone", {}, If_Match=there).status == 204
+    for criterion in ("It is clear.", "It is very clear."):
+        field(page, "Criteria|Criterion").first.fill(criterion)
+        press(page, "Save, grade again and compare")
+        unstarted = page.locator(".message.warn:not([data-seen])", has_text="The metric is saved; the run could not be")
+        unstarted.evaluate("it => it.dataset.seen = true")
+        page.get_by_role("link", name="Back to the run").wait_for()
+    stored = pages.ask("GET", "/api/v1/bots/stopped/metrics").json["items"]
+    kept = {one["name"]: one for one in stored}
+    assert kept["coherence"]["version"] == 2
+    assert "very clear" in str(kept["coherence"]["definition"])
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.wait_for_url(re.compile("/bots/stopped/metrics$"))
+    response = pages.ask("GET", f"/bots/stopped/metrics/paid_again?run={made}")
+    assert response.status == 422
+    assert "cannot be graded again" in response.body.decode()
