@@ -47,13 +47,17 @@ def install_command(extra: str) -> str:
     return pip_install(*wanted)
 
 
-def pip_install(*words: str) -> str:
-    """The command that installs packages beside evalflow, by what made its environment: pip, pipx or uv."""
+def pip_install(*words: str, again: bool = False) -> str:
+    """The command that installs packages beside evalflow, by what made its environment: pip, pipx or uv.
+
+    `again`: also those that are installed, since files of them are missing.
+    """
     python, of_module, _ = program().partition(" -m ")
     if Path(sys.prefix, "pipx_metadata.json").is_file():
-        tool = f"pipx inject {shlex.quote(Path(sys.prefix).name)}"
+        name = shlex.quote(Path(sys.prefix).name)
+        tool = f"pipx runpip {name} install" if again else f"pipx inject {name}"  # inject leaves what is installed
     elif find_spec("pip") is None:
         tool = f"uv pip install --python {shlex.quote(sys.prefix)}"
     else:
         tool = f"{python if of_module else shlex.quote(sys.executable)} -m pip install"
-    return f"{tool} {shlex.join(words)}"
+    return f"{tool} {'--force-reinstall ' if again else ''}{shlex.join(words)}"

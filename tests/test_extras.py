@@ -51,8 +51,10 @@ def test_the_command_is_of_the_tool_that_made_the_environment(tmp_path: Path, mo
     assert extras.pip_install("nltk") == f"'{env}/bin/python' -m pip install nltk"
     monkeypatch.setattr(extras, "find_spec", lambda _: None)  # as where uv made it
     assert extras.pip_install("nltk") == f"uv pip install --python '{env}' nltk"
+    assert extras.pip_install("nltk", again=True) == f"uv pip install --python '{env}' --force-reinstall nltk"
     (env / "pipx_metadata.json").touch()
     assert extras.pip_install("nltk") == "pipx inject 'my env' nltk"
+    assert extras.pip_install("nltk", again=True) == "pipx runpip 'my env' install --force-reinstall nltk"
 
 
 def test_nothing_tells_to_install_the_package_of_another_project() -> None:

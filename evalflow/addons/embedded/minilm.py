@@ -158,9 +158,7 @@ def data_file(package: str, name: str) -> Path:
     paths = (Path(str(file.locate())) for file in listed if file.name == name)
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise InfrastructureError(
-            f"the package {package} lacks its file {name}", pip_install("--force-reinstall", package)
-        )
+        raise InfrastructureError(f"the package {package} lacks its file {name}", pip_install(package, again=True))
     return path
 
 
