@@ -218,3 +218,26 @@ def test_nothing_is_written_where_anything_is_wrong(program: Program) -> None:
     assert [path.name for path in program.folder.iterdir()] == ["goldens.jsonl"]
     assert program("import", "deepeval", "goldens.jsonl", "--name", "No!").returncode == 2
     assert program("import", "deepeval", "nowhere.json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("langfuse_traces.jsonl", "langfuse"),
+        ("my inspect.json", "inspect"),
+        ("inspect2.json", "inspect"),
+        ("promptfooconfig.yaml", "promptfoo"),
+        ("LM_Eval results.json", "lm-eval"),
+        ("inspection_2026.json", None),
+        ("reinspect.json", None),
+        ("mlflowers.csv", None),
+    ],
+)
+def test_a_file_is_of_the_tool_that_is_a_whole_word_of_its_name(program: Program, name: str, kind: str | None) -> None:
+    (program.folder / name).write_text("{}", encoding="utf-8")
+    done = program("import", name)
+    assert done.returncode == 2
+    if kind:
+        assert f"hint: write python -m evalflow import {kind} " in done.stderr
+    else:
+        assert "hint: one of azure-ai, " in done.stderr
