@@ -12,7 +12,7 @@ from evalflow.addons.studio.web.security.guards import note_fields, refuse, rout
 from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC
 from evalflow.addons.studio.web.security.projects import PREFIX, UNKNOWN
 from evalflow.addons.studio.web.security.token import OPEN_PATHS
-from evalflow.addons.studio.web.security.turns import KeyTurns, refuse_waiting
+from evalflow.addons.studio.web.security.turns import KeyTurns, is_file, refuse_waiting
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.addons.studio.work.identities import NO_SECOND_FACTOR
 from evalflow.addons.studio.work.projects import list_projects
@@ -65,7 +65,8 @@ class SignedIn:
         workspace: Workspace = connection.state.workspace
         try:
             claimed = _claimed(connection, workspace)
-            async with self._turns.turn(f"{claimed.kind} {claimed.key}" if claimed else None) as is_mine:
+            key = f"{claimed.kind} {claimed.key}" if claimed and not is_file(scope) else None
+            async with self._turns.turn(key) as is_mine:
                 if not is_mine:
                     await refuse_waiting(scope, receive, send)
                     return

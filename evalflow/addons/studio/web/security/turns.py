@@ -26,11 +26,13 @@ WAITING = 60
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 RATE, BURST = 50.0, 200.0
-"""Messages of one person's pages that are taken a second, in the long run and at first; later ones are read later."""
-_WITHOUT = ("/assets/", "/_nicegui")
-"""Paths of files, and of the connections of open pages."""
+"""Messages of one session's pages that are taken a second, in the long run and at first; later ones are read later."""
+LONGEST_WAIT_S = 5.0
+"""How long a request with messages may wait for them to be taken; if it would be longer, it is refused."""
+_FILES = ("/assets/", "/_nicegui/")
+"""Paths of files, which a page asks for at once and which take no turn."""
 _SOCKET, _IN_A_REQUEST = "/_nicegui_ws/", 5.0
-"""The path of these connections, and how many messages a request there counts for, which can hold several."""
+"""The path of open pages' connections, and how many messages a request there counts for, which can hold several."""
 _EVENTS = b"text/event-stream"
 
 
@@ -40,15 +42,19 @@ class FairTurns:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._people = WeakValueDictionary[str, _PersonalTurns]()
-        self._paces: dict[str, MessagePace] = {}  # not forgotten with the last connection, as one may open another
+        self.pace = MessagePace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
         if scope["type"] != "lifespan" and route_path(scope).startswith(_SOCKET):
-            pace = self._paces.setdefault(_name(scope), MessagePace())
-            if scope["type"] == "http":
-                await pace.wait(_IN_A_REQUEST)
-            await self.app(scope, receive if scope["type"] == "http" else pace.paced(receive), send)
+            key = _key(scope)
+            if scope["type"] == "websocket":
+                await self.app(scope, self.pace.paced(key, receive), send)
+            elif self.pace.delay(key, _IN_A_REQUEST) > LONGEST_WAIT_S:
+                await refuse(scope, receive, send, 429, "your pages send too fast: send less", RETRY)
+            else:
+                await self.pace.wait(key, _IN_A_REQUEST)
+                await self.app(scope, receive, send)
             return
         person = _person(scope)
         if person is None:
@@ -67,28 +73,48 @@ class FairTurns:
 
 
 class MessagePace:
-    """How fast the messages of one person's pages are taken: what comes faster waits, unread, with its sender."""
+    """How fast the messages of each session's or token's pages are taken: what is faster waits, unread, at its sender.
+
+    Attributes:
+        due: When the last message that waits is taken, by session or token. Nothing is kept of those that have sent
+            nothing for `BURST / RATE` seconds, as they may send as much as new ones.
+    """
 
     def __init__(self) -> None:
-        self._due = 0.0
+        self.due: dict[str, float] = {}
 
-    async def wait(self, messages: float = 1.0) -> None:
-        """Wait until so many more may be taken."""
+    def delay(self, key: str, messages: float = 1.0) -> float:
+        """For how many seconds so many more would wait."""
+        return self._next(key, messages) - time.monotonic()
+
+    async def wait(self, key: str, messages: float = 1.0) -> None:
+        """Wait until so many more may be taken. Those that wait no longer, as the sender has left, do not count."""
         now = time.monotonic()
-        self._due = max(self._due, now - BURST / RATE) + messages / RATE
-        if self._due > now:
-            await asyncio.sleep(self._due - now)
+        if key not in self.due:
+            self.due = {one: due for one, due in self.due.items() if due > now - BURST / RATE}
+        due = self.due[key] = self._next(key, messages)
+        if due <= now:
+            return
+        try:
+            await asyncio.sleep(due - now)
+        except asyncio.CancelledError:
+            if key in self.due:
+                self.due[key] -= messages / RATE
+            raise
 
-    def paced(self, receive: Receive) -> Receive:
+    def paced(self, key: str, receive: Receive) -> Receive:
         """The messages of a websocket, at this pace."""
 
         async def received() -> Message:
             message = await receive()
             if message["type"] == "websocket.receive":
-                await self.wait()
+                await self.wait(key)
             return message
 
         return received
+
+    def _next(self, key: str, messages: float) -> float:
+        return max(self.due.get(key, 0.0), time.monotonic() - BURST / RATE) + messages / RATE
 
 
 class KeyTurns:
@@ -150,19 +176,28 @@ async def refuse_waiting(scope: Scope, receive: Receive, send: Send) -> None:
     await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
 
 
+def is_file(scope: Scope) -> bool:
+    """Whether a request is for a file, which takes no turn."""
+    return route_path(scope).startswith(_FILES)
+
+
 def _person(scope: Scope) -> str | None:
     """Who sends a request that takes a turn; None for files, websockets and strangers."""
-    if scope["type"] != "http" or route_path(scope).startswith(_WITHOUT):
+    if scope["type"] != "http" or is_file(scope):
         return None
-    return _name(scope) or None
+    identity = _identity(scope)
+    return identity.first.name if identity and identity.first else None  # which asks no database
 
 
-def _name(scope: Scope) -> str:
-    """The name of the person who sends a request; empty for strangers."""
+def _key(scope: Scope) -> str:
+    """The session or token of a request; empty for strangers."""
+    identity = _identity(scope)
+    return f"{identity.kind} {identity.key}" if identity else ""
+
+
+def _identity(scope: Scope) -> Identity | None:
     workspace: Workspace = scope["state"]["workspace"]
-    identity = workspace.identify
-    actor = identity.first if isinstance(identity, Identity) else None  # which asks no database
-    return actor.name if actor else ""
+    return workspace.identify if isinstance(workspace.identify, Identity) else None
 
 
 class _PersonalTurns:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from evalflow.addons.studio.store.people import Holder
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.security import turns
-from evalflow.addons.studio.web.security.turns import AT_ONCE, BURST, RATE, EventTurns, FairTurns, KeyTurns, MessagePace
+from evalflow.addons.studio.web.security.sign_in import SignedIn
+from evalflow.addons.studio.web.security.turns import (
+    AT_ONCE,
+    BURST,
+    LONGEST_WAIT_S,
+    RATE,
+    EventTurns,
+    FairTurns,
+    KeyTurns,
+    MessagePace,
+)
 from evalflow.addons.studio.work.access import Actor
-from evalflow.addons.studio.work.sessions import Identity
+from evalflow.addons.studio.work.sessions import TOKEN_PREFIX, Identity
 from evalflow.addons.studio.work.space import Workspace
 from tests.addons.studio.web.conftest import Server, served, working_in
 
@@ -125,6 +137,33 @@ def test_whoever_reads_events_or_reads_slowly_keeps_no_turn(server: Server, held
 
 
 @pytest.mark.anyio
+async def test_the_files_of_a_page_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A page without one of its scripts does not work."""
+    monkeypatch.setattr(turns, "WAITING", 3)
+    statuses: dict[str, list[int]] = {}
+
+    async def ask(guard: SignedIn, space: Workspace, path: str) -> None:
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                statuses.setdefault(path, []).append(message["status"])
+
+        sent = [(b"authorization", f"Bearer {TOKEN_PREFIX}x".encode())]
+        scope = {"type": "http", "path": path, "headers": sent, "method": "GET", "query_string": b""}
+        await guard({**scope, "state": {"workspace": space}}, _nothing, send)
+
+    with working_in(tmp_path) as space:
+        guard = SignedIn(Response(status_code=200))
+        async with asyncio.TaskGroup() as tasks:
+            for path in ("/assets/x.js", "/_nicegui/1/x.js", "/_nicegui_ws/socket.io/", "/runs"):
+                for _ in range(20):
+                    tasks.create_task(ask(guard, space, path))
+    assert set(statuses["/assets/x.js"]) == {200}
+    assert set(statuses["/_nicegui/1/x.js"]) == {401}, "they are not for everybody"
+    assert 429 in statuses["/_nicegui_ws/socket.io/"]
+    assert 429 in statuses["/runs"]
+
+
+@pytest.mark.anyio
 async def test_requests_with_one_key_wait_until_it_is_known_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at a key takes a thread, which others need too."""
     monkeypatch.setattr(turns, "WAITING", 10)
@@ -164,14 +203,63 @@ async def test_messages_that_come_too_fast_are_read_later(monkeypatch: pytest.Mo
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(turns.time, "monotonic", lambda: 1000.0)
     pace = MessagePace()
-    received = pace.paced(receive)
+    received = pace.paced("session vera's", receive)
     for _ in range(int(BURST)):
         await received()
-    assert slept == [], "as many as a person may send"
+    assert slept == [], "as many as a session may send"
     for _ in range(3):
         await received()
-    await pace.wait(5)
+    await pace.wait("session vera's", 5)
     assert [round(one * RATE) for one in slept] == [1, 2, 3, 8]
+    await pace.wait("token vera's")
+    assert len(slept) == 4, "a program with a token of hers does not slow her pages"
+
+
+@pytest.mark.anyio
+async def test_only_a_few_requests_with_messages_wait_and_what_left_counts_no_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Requests wait in memory, unlike the messages of a websocket, of which each connection has one."""
+    statuses: list[int] = []
+    now = 1000.0
+
+    async def answer(*_: Any) -> None:
+        statuses.append(200)
+
+    async def ask(kind: Holder) -> None:
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        held = {"workspace": spaces[kind]}
+        scope = {"type": "http", "path": "/_nicegui_ws/socket.io/", "headers": [], "method": "POST", "state": held}
+        await fair(scope, _nothing, send)
+
+    with working_in(tmp_path) as space:
+        kinds: tuple[Holder, ...] = ("session", "token", "user")
+        spaces = {kind: replace(space, identify=Identity(space, kind, "vera's", "")) for kind in kinds}
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now)
+    fair = FairTurns(answer)
+    asked = [asyncio.create_task(ask("session")) for _ in range(1000)]
+    await asyncio.sleep(0)
+    waiting = [one for one in asked if not one.done()]
+    assert 0 < len(waiting) <= LONGEST_WAIT_S * RATE / 5
+    assert statuses.count(429) == 1000 - len(waiting) - statuses.count(200)
+    await ask("token")
+    assert statuses[-1] == 200, "others do not wait"
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+    assert fair.pace.delay("session vera's") == pytest.approx(0, abs=5 / RATE), "nobody waits for those that have left"
+    now += BURST / RATE + 1
+    await ask("user")
+    assert list(fair.pace.due) == ["user vera's"], "nothing is kept of those that send nothing"
+    await ask("session")
+    assert statuses[-1] == 200
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    return {"type": "http.request", "body": b""}
 
 
 @pytest.mark.anyio
