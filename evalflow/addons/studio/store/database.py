@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
+import time
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -163,6 +164,8 @@ _LIMITS = {
 }
 """libpq's limits in seconds, the last one in milliseconds. Without them a vanished server blocks a thread for
 minutes."""
+REPEATED_S = 60.0
+"""How often a fault that lasts is logged: every request, and each look at the database, meets it."""
 _WRITERS = 0x65766C77  # an arbitrary constant
 """PostgreSQL's advisory lock that serializes transactions that read before they write."""
 
@@ -178,6 +181,7 @@ class Database:
         backup: The backup of the file from before a schema change, or None.
         writer: The lock of this process's threads that write to SQLite. Waiting for SQLite's own lock is slower: it
             polls every 100 ms.
+        logged: When each fault was last logged, by its text.
     """
 
     engine: Engine
@@ -185,6 +189,7 @@ class Database:
     made: Path | None = None
     backup: Path | None = None
     writer: Lock = field(default_factory=Lock, repr=False, compare=False)
+    logged: dict[str, float] = field(default_factory=dict[str, float], repr=False, compare=False)
 
     @property
     def path(self) -> Path | None:
@@ -259,7 +264,7 @@ class Database:
 
     def _no_answer(self, why: str) -> InfrastructureError:
         """The error for whoever asks; which database it is, and why, is in the log alone."""
-        log.error("the database %s does not answer: %s", self.shown_url, why)
+        self._log(f"the database {self.shown_url} does not answer: {why}")
         hint = "check that the disk has free space and that no other program locks the file"
         if _is_postgres(self.engine):
             hint = "check that the server is running; evalflow then reconnects"
@@ -270,9 +275,20 @@ class Database:
         if self.path is None or _identity(self.path) == self.identity:
             return
         what = "was replaced by another file" if self.path.exists() else "was deleted"
-        log.error("the database %s %s while it was open", self.path, what)
+        self._log(f"the database {self.path} {what} while it was open")
         hint = "put the file back, or restart evalflow to open the current one"
         raise InfrastructureError(f"the database {what} while it was open; nothing is read or written", hint)
+
+    def _log(self, fault: str) -> None:
+        """Log a fault, unless that was done less than `REPEATED_S` ago."""
+        at = time.monotonic()
+        for other, logged in list(self.logged.items()):
+            if at - logged >= REPEATED_S:
+                self.logged.pop(other, None)
+        if fault in self.logged:
+            return
+        self.logged[fault] = at
+        log.error("%s", fault)
 
     def close(self) -> None:
         """Close every connection."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -258,3 +259,28 @@ def test_a_file_that_is_no_database_any_more_is_said(tmp_path: Path, caplog: pyt
         with pytest.raises(InfrastructureError, match=r"^the database does not answer\n"), database.reading():
             raise AssertionError("it was used")
     assert "a.db does not answer: file is not a database" in caplog.text
+
+
+def test_a_fault_that_lasts_is_logged_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with closing(open_database(f"sqlite:///{tmp_path / 'a.db'}")) as database:
+        database.close()
+
+        def asked(times: int) -> list[str]:
+            caplog.clear()
+            for _ in range(times):
+                with pytest.raises(InfrastructureError):
+                    database.check()
+            return [record.getMessage().partition("a.db ")[2] for record in caplog.records]
+
+        (tmp_path / "a.db").write_bytes(b"no database" * 1000)
+        assert asked(20) == ["does not answer: file is not a database"]
+        (tmp_path / "a.db").unlink()
+        assert asked(20) == ["was deleted while it was open"], "another fault"
+        now += 59
+        assert asked(20) == []
+        now += 2
+        assert asked(20) == ["was deleted while it was open"]
