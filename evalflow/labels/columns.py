@@ -122,7 +122,9 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "pi": LabelColumn(_probability, "probability with which the answer was drawn"),
         "kind": LabelColumn(_one_of(get_args(LabelKind)), "label, or resolution of a disagreement; empty: label"),
         "blind": LabelColumn(_truth, "false if the person saw the judge's score; empty: true"),
-        "seen_before": LabelColumn(_truth, "true if the person had opened the run's results before; empty: false"),
+        "seen_before": LabelColumn(
+            _truth, "true if the person had opened the run's results, or a comparison, before; empty: false"
+        ),
         "rubric": LabelColumn(count, "version of the guidelines"),
         "missing": LabelColumn(
             _one_of(get_args(Missing)),

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from evalflow.addons.studio.store.rows import Row, chunks, every_as, from_row, now, one_as, upsert
-from evalflow.addons.studio.store.tables import answers, assignments, labels, review_items, run_views
+from evalflow.addons.studio.store.tables import answers, assignments, labels, review_items, run_views, runs
 from evalflow.app.core.reviewing import FrozenAnswer
 
 _AT_ONCE = 500
@@ -312,10 +312,10 @@ def label_rows(connection: Connection, review: int) -> list[GivenLabel]:
     return every_as(GivenLabel, connection, query.order_by(labels.c.item, labels.c.metric, labels.c.id))
 
 
-def has_viewed(connection: Connection, run: int | None, by: str) -> bool:
-    """Whether a person has opened a run's results."""
-    query = select(run_views.c.by).where(run_views.c.run == run, run_views.c.by == by)
-    return run is not None and connection.scalar(query) is not None
+def has_viewed(connection: Connection, run_ids: Sequence[str], by: str) -> bool:
+    """Whether a person has opened the results of one of these runs."""
+    query = select(run_views.c.by).join(runs, runs.c.id == run_views.c.run)
+    return connection.scalar(query.where(runs.c.run_id.in_(run_ids), run_views.c.by == by).limit(1)) is not None
 
 
 def note_view(connection: Connection, run: int, by: str) -> None:

@@ -320,7 +320,7 @@ def _put_labels(
     read: Mapping[str, object],
     about: Mapping[str, object],
 ) -> None:
-    seen = stored.has_viewed(connection, review.run, me)
+    seen = stored.has_viewed(connection, review.run_ids, me)
     rubrics = review.rubrics
     rows = [
         label_row(review, answer, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])

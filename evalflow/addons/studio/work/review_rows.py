@@ -88,6 +88,11 @@ class StoredReview:
     version: int
 
     @property
+    def run_ids(self) -> list[str]:
+        """The runs whose answers people see: two if they say which answer is better."""
+        return [self.run_id, *([self.draw.against] if self.draw.against else [])]
+
+    @property
     def rubrics(self) -> dict[str, int]:
         """The versions of the guidelines that it has now, by metric."""
         return {metric.name: metric.rubric for metric in self.metrics}

@@ -197,10 +197,10 @@ def note_view(space: Workspace, run_id: str) -> None:
 
     The audit has no row for it, since nothing of the project changes.
     """
-    run, by = run_row(space, run_id).id, space.identify().name
-    if not space.read(reviews.has_viewed, run, by):
+    run, by = run_row(space, run_id), space.identify().name
+    if not space.read(reviews.has_viewed, [run.run_id], by):
         with space.database.writing() as connection:
-            reviews.note_view(connection, run, by)
+            reviews.note_view(connection, run.id, by)
 
 
 @requires("read")

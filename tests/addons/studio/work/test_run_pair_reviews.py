@@ -15,6 +15,7 @@ from evalflow.addons.studio.work import (
 from evalflow.addons.studio.work.review_calibration import review_result, save_calibration
 from evalflow.addons.studio.work.review_desk import CANNOT_TELL, decline_item, next_item, submit_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
+from evalflow.addons.studio.work.scores import note_view
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.comparison_sentences import preference_in_words
@@ -106,6 +107,23 @@ def test_cases_without_a_label_that_counts_are_counted_by_why(space: Workspace, 
         "In 1 more case nobody could tell. The labels of 7 more cases are by older guidelines and no longer count. "
         "1 more case was declined."
     )
+
+
+def test_labels_say_who_has_seen_the_answers_of_either_run_before(space: Workspace, made: Finished) -> None:
+    add_people(space, {"carl": "annotator"})
+    seen: dict[str, str] = {"ann": made.worse, "ben": made.better, "carl": ""}
+    labelled: dict[str, set[object]] = {}
+    for name, run in seen.items():
+        if run:
+            note_view(person(space, name, "viewer"), run)
+        reviews.create_review(space, request(made, name=name, people=[name]))
+        label(space, name, name)
+        labelled[name] = {row["seen_before"] for row in review_results.review_labels(space, name)}
+    assert labelled == {"ann": {True}, "ben": {True}, "carl": {False}}
+    note_view(space, made.worse)
+    review_results.resolve(space, "carl", 0, "preference", "loss", "It is ruder.")
+    decided = [row for row in review_results.review_labels(space, "carl") if row["kind"] == "resolution"]
+    assert [row["seen_before"] for row in decided] == [True]
 
 
 def test_a_decision_replaces_a_tie_and_another_review_adds_to_the_first(space: Workspace, made: Finished) -> None:

@@ -50,6 +50,7 @@ from evalflow.addons.studio.work.comparing import passing_metrics
 from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.reruns import bot_with_prompt, run_with_prompt
 from evalflow.addons.studio.work.runs import Run, get_run
+from evalflow.addons.studio.work.scores import note_view
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.changed import KINDS, Kind, Obstacle
 from evalflow.app.core.comparison import ComparisonOptions
@@ -210,7 +211,10 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
     def compare() -> Comparison | list[Obstacle]:
         if forbidden := comparing.obstacles_between(workspace, pair.a, pair.b, pair.allow):
             return forbidden
-        return comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+        found = comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+        for run in (pair.a, pair.b):
+            note_view(workspace, run)
+        return found
 
     def show(found: Comparison | list[Obstacle]) -> None:
         if isinstance(found, list):

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, select
 
-from tests.addons.studio.web.conftest import Server
+from evalflow.addons.studio.store.tables import run_views, runs
+from tests.addons.studio.web.conftest import Server, working_in
 from tests.addons.studio.web.finished import EVIL, Finished
 from tests.addons.studio.web.pages.conftest import paged
 
@@ -60,6 +62,18 @@ def test_two_runs_are_picked_compared_and_read_case_by_case(visit: Visit, finish
     page.get_by_text("Compare other runs").click()
     page.get_by_role("link", name="Swap A and B").click()
     page.get_by_role("heading", name="As it was is worse than New prompt: 83 points").wait_for()
+
+
+def test_who_reads_a_comparison_has_seen_both_runs(visit: Visit, finished: Finished) -> None:
+    """Labels that they give to an answer of either later say so."""
+    with working_in(finished.folder) as space:
+        with space.database.writing() as connection:
+            connection.execute(delete(run_views))
+        page = visit(f"/compare?a={finished.worse}&b={finished.better}")
+        page.get_by_role("heading", name="New prompt is better than As it was: 83 points").wait_for()
+        seen = select(runs.c.run_id).join(run_views, run_views.c.run == runs.c.id)
+        with space.database.reading() as connection:
+            assert set(connection.execute(seen).scalars()) == {finished.worse, finished.better}
 
 
 def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Visit, finished: Finished) -> None:
