@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,8 +63,6 @@ def _carry_out(
         if connections is not None:
             connections.write(folder / process.CONNECTIONS)
             patch.setenv(VARIABLE, str(folder / process.CONNECTIONS))
-        # In a thread: Playwright keeps an event loop going in this one, within which a run could not start its own.
-        with ThreadPoolExecutor(1) as alone:
-            done = alone.submit(Program(root), *arguments).result()
+        done = Program(root)(*arguments)
     (folder / process.OUTPUT).write_text(done.stdout + done.stderr, encoding="utf-8")
     return _Ended(done.returncode)
