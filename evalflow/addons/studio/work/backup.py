@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalflow.addons.studio.store import open_database
-from evalflow.addons.studio.store.database import copy_sqlite
+from evalflow.addons.studio.store.database import copy_sqlite, parse_url, sqlite_file
 from evalflow.addons.studio.store.snapshot import Snapshot, expect_place, load_snapshot, settle, take_snapshot
 from evalflow.addons.studio.work.space import UNFINISHED, refuse_unfinished
-from evalflow.errors import InfrastructureError, Problem, UserError, command
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import OWN_FOLDER, completed, private_file
 from evalflow.version import __version__
 
@@ -114,9 +114,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
             url = url or f"sqlite:///{root / OWN_FOLDER / _FILE}"
             expect_place(url, snapshot)
             with _put_in_place(root, archive) as database:
-                load_snapshot(url, database)
-                with closing(open_database(url)) as opened:
-                    settle(opened)
+                _load(url, database)
     except (tarfile.TarError, EOFError) as error:
         raise UserError(Problem(f"it is not a backup, or damaged: {error}", str(file), "name another file")) from None
     except OSError as error:
@@ -149,6 +147,27 @@ def _put_in_place(root: Path, archive: tarfile.TarFile) -> Generator[Path]:
         raise
     finally:
         shutil.rmtree(work)
+
+
+def _load(url: str, source: Path) -> None:
+    """Load the snapshot of the database, and migrate it. A file is removed after an error, wherever it is."""
+    file = sqlite_file(parse_url(url))
+    try:
+        load_snapshot(url, source)
+        try:
+            with closing(open_database(url)) as opened:
+                settle(opened)
+        except EvalflowError as error:
+            if file is not None:
+                raise
+            why = str(error).partition("\n")[0]
+            what = f"the backup was loaded, but its database cannot be used: {why}"
+            raise InfrastructureError(what, "empty the database, and restore again") from None
+    except BaseException:
+        if file is not None:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{file}{suffix}").unlink(missing_ok=True)
+        raise
 
 
 def _expect_empty(root: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -59,7 +60,7 @@ def _urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, s
     made: list[str] = []
     engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        for name in ("before", "after"):
+        for name in (f"before_{uuid4().hex}", f"after_{uuid4().hex}"):
             connection.execute(text(f"CREATE DATABASE {name}"))
             made.append(postgres.replace("/postgres?", f"/{name}?"))
     engine.dispose()
@@ -125,6 +126,32 @@ def test_a_backup_of_an_older_schema_is_migrated(
     with closing(open_workspace()) as space:
         assert "desk" in [bot.name for bot in bots.list_bots(space)]
         assert list(list_runs(space).items) == []
+
+
+def test_a_restore_whose_migration_fails_says_what_to_empty(
+    urls: tuple[str | None, str | None], tmp_path: Path, go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL keeps what was loaded; a file is removed, also one that is not in the workspace."""
+    file, url = tmp_path / "backup.tar.gz", urls[1] or f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    go("before")
+    with closing(open_workspace(urls[0])):
+        back_up(file, urls[0])
+    after = go("after")
+    with_one_more(tmp_path / "migrations", "    op.execute('no SQL')\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.addons.studio.store.database.FOLDER", tmp_path / "migrations")
+        with pytest.raises(EvalflowError) as failed:
+            restore(file, url)
+    assert list(after.iterdir()) == []
+    if urls[1]:
+        assert "the backup was loaded, but its database cannot be used" in str(failed.value)
+        assert "hint: empty the database, and restore again" in str(failed.value)
+        engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+        engine.dispose()
+    restore(file, url)
 
 
 def test_a_restore_that_is_killed_leaves_nothing_that_looks_like_a_workspace(
