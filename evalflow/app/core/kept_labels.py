@@ -14,11 +14,11 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.saved import SavedRun, answered_rows
-from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
@@ -104,7 +104,8 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
     ]
     head = {
         "run_id": run.manifest.run_id,
-        "at": labels.at or now(),
+        # Of two runs that are labelled within a second, too, the last one's labels count.
+        "at": labels.at or datetime.now(UTC).isoformat(timespec="microseconds"),
         "series": series,
         "labels": labels.source,
         "left_out": dict(labels.left_out),

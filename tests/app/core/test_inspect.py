@@ -183,7 +183,7 @@ def test_what_reading_left_out_is_noted(lab):
     empty, equal = found.reading
     assert empty == "d: 2 empty rows are left out"
     assert equal.startswith(
-        "d: 1 row without an id asks the same as an earlier one; each is a separate case, with an id"
+        "d: 1 row without an id asks the same as an earlier one; each is a separate case, whose id has a second part"
     )
     assert set(found.reading) <= set(found.notices())
 

@@ -242,6 +242,7 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     page.get_by_text("Half a thought").wait_for()
     page.get_by_role("button", name="Go on").click()
     page.get_by_role("button", name="Yes").click()
+    page.get_by_role("button", name="Yes", pressed=True).wait_for()  # else the click may be on its way still
 
     page.context.set_offline(True)
     page.get_by_text("Connection lost").wait_for()
