@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -145,8 +146,14 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
 
 def option_values(file: Path) -> dict[str, Any]:
     """The keys of a file of a config group; yaml.YAMLError if it is not valid."""
-    values: Any = safe_yaml(file.read_text(encoding="utf-8"))
-    return values if is_object(values) else {}
+    values = _parsed(file.read_text(encoding="utf-8"))
+    return deepcopy(values) if is_object(values) else {}
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> object:
+    """The value of a YAML text. Kept, since each page of the application's library needs that of over a hundred."""
+    return safe_yaml(text)
 
 
 _CASES = 5  # cases read of each dataset
