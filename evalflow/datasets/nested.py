@@ -16,7 +16,7 @@ from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, json
 _TEXTS = ("question", "answer", "reference")
 _FOUND_INSIDE = ("question", "messages", "answer", "reference", "contexts")
 _HOLDERS: Mapping[str, str] = {"request": "question", "outputs": "answer", "result": "answer", "body": "answer"}
-"""Names of objects that are no usual names of columns, with the field that such an object is about."""
+"""Names of objects, beside the usual names of columns, with the field that such an object is about."""
 _ABOUT = {"metadata", "labels", "vars", "tags", "usage", "expected", "actual", "scores", "error"}
 """Objects that say something about a case, in which a `source` or a `text` is not the case's own."""
 _WRAPPED = ("content", "text", "value", "page_content", "message")

@@ -44,7 +44,7 @@ class ReadingNotes:
 
 
 class MadeIds:
-    """Ids made from what rows ask; a row that asks the same as an earlier one has a second part, of its other fields.
+    """Ids made from what rows ask. If a row asks the same as an earlier one, its id has a second part of other fields.
 
     So the ids stay if a row is added or removed, but for the first of those that ask the same. Rows whose other fields
     are equal too, such as several answers to one question, are numbered in their order.

@@ -108,7 +108,7 @@ class SavedCalibration:
 def review_result(space: Workspace, name: str) -> ReviewResult:
     """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
 
-    UserError if there is no label yet, the run was deleted, or people compare the answers of two runs.
+    UserError without labels, if the run was deleted, or if people compare the answers of two runs.
     """
     review = _of_judges(found_review(space, name))
     run = scored_run(space, review.run_id)

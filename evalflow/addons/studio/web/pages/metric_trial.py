@@ -173,7 +173,7 @@ class TrialCard:
         for place in (self._result, self._tried):
             place.clear()
         self._fault.set_visibility(False)
-        self._latest.begin()  # what is being rendered is no longer shown
+        self._latest.begin()  # drop the rendering under way
         self._is_previewed = self._is_rendering = self._is_behind = False
 
     async def _preview(self) -> None:

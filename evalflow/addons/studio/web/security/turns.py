@@ -133,11 +133,7 @@ class KeyTurns:
         if turns.waiting >= WAITING:
             yield False
             return
-        turns.waiting += 1
-        try:
-            await turns.free.acquire()
-        finally:
-            turns.waiting -= 1
+        await turns.take()
         try:
             yield True
         finally:
@@ -157,11 +153,7 @@ class EventTurns:
         if turns.waiting >= WAITING_EVENTS:
             yield False
             return
-        turns.waiting += 1
-        try:
-            await turns.free.acquire()
-        finally:
-            turns.waiting -= 1
+        await turns.take()
         began = time.monotonic()
         try:
             yield True
@@ -207,6 +199,14 @@ class _PersonalTurns:
         self.free = Semaphore(at_once)
         self.waiting = 0
 
+    async def take(self) -> None:
+        """Wait until one is free, and take it."""
+        self.waiting += 1
+        try:
+            await self.free.acquire()
+        finally:
+            self.waiting -= 1
+
 
 class _RequestTurn:
     """The turn of one request."""
@@ -216,11 +216,7 @@ class _RequestTurn:
         self._is_held = self._is_over = False
 
     async def begin(self) -> None:
-        self._turns.waiting += 1
-        try:
-            await self._turns.free.acquire()
-        finally:
-            self._turns.waiting -= 1
+        await self._turns.take()
         self._is_held = True
 
     def end(self) -> None:
