@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
@@ -22,6 +23,8 @@ from evalflow.addons.studio.store.server_tables import (
 )
 
 Holder = Literal["session", "token", "user"]
+AHEAD = timedelta(minutes=5)
+"""How far ahead the clock of another server may be. What is later than that was before the clock was set back."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[s
         no_session = [literal("").label("created_at"), literal("").label("confirmed_at")]
         of_token = [tokens.c.id, tokens.c.used_at, *no_session, tokens.c.project_id, tokens.c.role]
         query = select(tokens.c.key_hash, *columns, *of_token).join(users, users.c.id == tokens.c.user_id)
-        query = query.where(tokens.c.key_hash.in_(keys), tokens.c.expires_at > now())
+        query = query.where(tokens.c.key_hash.in_(keys), tokens.c.expires_at > now(), tokens.c.created_at <= now(AHEAD))
     return {key: KeyHolder(*values) for key, *values in connection.execute(query.where(~users.c.is_disabled))}
 
 
@@ -259,24 +262,23 @@ def delete_token(connection: Connection, project_id: int, token_id: int, user_id
     return connection.execute(found).rowcount == 1
 
 
-def put_code(connection: Connection, key: str, content: Mapping[str, Any], expires_at: str) -> None:
+def put_code(connection: Connection, key: str, content: Mapping[str, Any], lasts: timedelta) -> None:
     """Store a one-time code with its content, and delete expired codes."""
     connection.execute(delete(one_time_codes).where(one_time_codes.c.expires_at < now()))
-    values = {"key_hash": digest(key), "content": dict(content), "expires_at": expires_at}
+    values = {"key_hash": digest(key), "content": dict(content), "expires_at": now(lasts)}
     connection.execute(insert(one_time_codes).values(**values))
 
 
-def code(connection: Connection, key: str) -> dict[str, Any] | None:
-    """The content of a one-time code, if it is valid."""
-    query = select(one_time_codes.c.content).where(
-        one_time_codes.c.key_hash == digest(key), one_time_codes.c.expires_at > now()
-    )
-    return connection.scalar(query)
+def code(connection: Connection, key: str, lasts: timedelta) -> dict[str, Any] | None:
+    """The content of a one-time code of those that last so long, if it is valid."""
+    expires_at = one_time_codes.c.expires_at
+    query = select(one_time_codes.c.content).where(one_time_codes.c.key_hash == digest(key))
+    return connection.scalar(query.where(expires_at > now(), expires_at <= now(lasts + AHEAD)))
 
 
-def take_code(connection: Connection, key: str) -> dict[str, Any] | None:
+def take_code(connection: Connection, key: str, lasts: timedelta) -> dict[str, Any] | None:
     """Return the content of a one-time code and invalidate it. Of two callers at once, one gets None."""
-    found = code(connection, key)
+    found = code(connection, key, lasts)
     if found is None:
         return None
     taken = connection.execute(delete(one_time_codes).where(one_time_codes.c.key_hash == digest(key)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import now, storable
+from evalflow.addons.studio.store.rows import storable
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, open_to_all
 from evalflow.addons.studio.work.sessions import start_session
 from evalflow.addons.studio.work.sign_in_limits import note_refusal
@@ -52,7 +52,7 @@ def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
     """Store the state of a sign-in while the browser is at the provider; returns the key for the browser."""
     key = secrets.token_urlsafe(32)
     with space.database.writing(in_turn=False) as connection:
-        people.put_code(connection, key, {**content, "kind": _KIND}, now(BACK_TTL))
+        people.put_code(connection, key, {**content, "kind": _KIND}, BACK_TTL)
     return key
 
 
@@ -60,8 +60,8 @@ def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
 def take_back(space: Workspace, key: str) -> Mapping[str, str] | None:
     """Return and delete the state that `keep_until_back` stored under that key; None if there is none."""
     with space.database.writing(in_turn=False) as connection:
-        content = people.code(connection, key)
-        return people.take_code(connection, key) if content and content["kind"] == _KIND else None
+        content = people.code(connection, key, BACK_TTL)
+        return people.take_code(connection, key, BACK_TTL) if content and content["kind"] == _KIND else None
 
 
 @open_to_all

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from evalflow.addons.studio.store import people
-from evalflow.addons.studio.store.rows import Row, from_row, now, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.work.access import Actor, SignedOutError, open_to_all, requires
-from evalflow.addons.studio.work.people import LINK, account_state
+from evalflow.addons.studio.work.people import LINK, LINK_TTL, account_state
 from evalflow.addons.studio.work.sessions import Identity, expect_no_token, own_id, start_session
 from evalflow.addons.studio.work.sign_in_limits import expect_free, forgive, note_challenge, note_refusal
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
@@ -151,7 +151,7 @@ def add(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any])
 def link_owner(space: Workspace, browser: Browser, code: str) -> people.StoredUser:
     """The user of a one-time link, which stays valid. Raises UserError for an invalid link."""
     expect_free(space, browser.address)
-    content = space.read(people.code, code)
+    content = space.read(people.code, code, LINK_TTL)
     rows = space.read(people.every_user) if content and content["kind"] == LINK else []
     found = next((row for row in rows if content and account_state(row) == content["account"]), None)
     if found is None or found.is_disabled:
@@ -221,16 +221,16 @@ def _kept(space: Workspace, purpose: str, challenge: bytes, browser: Browser) ->
     key = secrets.token_urlsafe(32)
     content = {"kind": f"passkey {purpose}", "challenge": _text(challenge)}
     with space.database.writing(in_turn=False) as connection:
-        people.put_code(connection, key, content, now(ANSWER_TTL))
+        people.put_code(connection, key, content, ANSWER_TTL)
     return key
 
 
 def _taken(space: Workspace, purpose: str, key: str) -> bytes | None:
     """Return and delete the challenge stored under a key for that purpose."""
     with space.database.writing(in_turn=False) as connection:
-        content = people.code(connection, key)
+        content = people.code(connection, key, ANSWER_TTL)
         is_it = content is not None and content["kind"] == f"passkey {purpose}"
-        content = people.take_code(connection, key) if is_it else None
+        content = people.take_code(connection, key, ANSWER_TTL) if is_it else None
     return _bytes(content["challenge"]) if content else None
 
 
@@ -346,7 +346,7 @@ def _take(space: Workspace, browser: Browser, code: str, user: people.StoredUser
     """Use up a link. Of two callers at once, one gets a UserError."""
     acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
     with acting.changing("use link", "user", user.name) as connection:
-        if people.take_code(connection, code) is None:
+        if people.take_code(connection, code, LINK_TTL) is None:
             raise _not_valid()
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from evalflow.addons.studio.store import definitions, people
 from evalflow.addons.studio.store.people import StoredUser, User
-from evalflow.addons.studio.store.rows import from_row, now, storable
+from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
@@ -114,7 +114,7 @@ def sign_in_link(space: Workspace, name: str) -> str:
     user = _stored(space, name)
     code = secrets.token_urlsafe(32)
     with space.changing("create link", "user", name) as connection:
-        people.put_code(connection, code, {"kind": LINK, "account": account_state(user)}, now(LINK_TTL))
+        people.put_code(connection, code, {"kind": LINK, "account": account_state(user)}, LINK_TTL)
     return code
 
 

@@ -23,8 +23,6 @@ LONG_SESSION_TTL, LONG_IDLE_TTL = timedelta(days=14), timedelta(days=3)
 """The same for people who only label, where an owner has said so."""
 CONFIRMED_TTL = timedelta(minutes=10)
 """How long a proof of who somebody is counts for what a stolen session must not do."""
-AHEAD = timedelta(minutes=5)
-"""How far ahead the clock of another server may be. What is later than that was before the clock was set back."""
 TOKEN_PREFIX = "evalflow_"  # noqa: S105 - what tokens begin with, so that scanners for secrets find them
 LONGEST_TOKEN_DAYS = 366
 FRESH_S = 1.0
@@ -113,7 +111,7 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
 
 def _lasts(since: str, longest: timedelta) -> bool:
     """Whether something that began then, for so long, has not ended, nor begun in the future."""
-    return now(-longest) < since <= now(AHEAD)
+    return now(-longest) < since <= now(people.AHEAD)
 
 
 def _limits(holder: people.KeyHolder, roles: Mapping[int, Role]) -> tuple[timedelta, timedelta]:

@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from evalflow.addons.studio.store import people as stored
 from evalflow.addons.studio.store.rows import now
-from evalflow.addons.studio.work import audit, passkeys, people, sessions, sign_in_limits
+from evalflow.addons.studio.work import audit, identities, passkeys, people, sessions, sign_in_limits
 from evalflow.addons.studio.work.access import SignedOutError, UnconfirmedError
 from evalflow.addons.studio.work.audit import AuditFilter
 from evalflow.addons.studio.work.passkeys import Browser, Challenge, RefusedPasskeyError
@@ -24,6 +25,7 @@ from tests.addons.studio.work.test_sessions import change
 
 ORIGIN = "https://evalflow.example"
 HERE = Browser(ORIGIN, "10.0.0.1", "a browser")
+LASTS = "UPDATE one_time_codes SET expires_at = :then"
 
 
 def join(space: Workspace, name: str, device: Device | None = None) -> tuple[Device, str]:
@@ -112,6 +114,25 @@ def test_a_link_is_used_up_once(space: Workspace) -> None:
         with pytest.raises(UserError, match="not valid any more"):
             passkeys.enter_by_link(space, HERE, used)
     assert refusals(space) == [("unknown", "link not valid")] * 3
+
+
+def test_a_clock_that_is_set_back_makes_no_link_and_no_challenge_last_longer(space: Workspace) -> None:
+    """As seen from then, they end later than any that is made now."""
+    people.add_user(space, "ann")
+    code = people.sign_in_link(space, "ann")
+    change(space, LASTS, then=now(people.LINK_TTL + timedelta(minutes=1)))
+    assert passkeys.link_owner(space, HERE, code).name == "ann", "the clock of another server may be ahead"
+    change(space, LASTS, then=now(people.LINK_TTL + timedelta(hours=3)))
+    with pytest.raises(UserError, match="not valid any more"):
+        passkeys.enter_by_link(space, HERE, code)
+    device, _ = join(space, "ann")
+    asked = passkeys.ask_to_enter(space, HERE)
+    change(space, LASTS, then=now(timedelta(hours=3)))
+    with pytest.raises(RefusedPasskeyError):
+        passkeys.enter(space, HERE, asked.key, device.sign(json.loads(asked.options)))
+    key = identities.keep_until_back(space, {"state": "s"})
+    change(space, LASTS, then=now(timedelta(hours=3)))
+    assert identities.take_back(space, key) is None
 
 
 def test_the_end_of_an_account_ends_its_links(space: Workspace) -> None:

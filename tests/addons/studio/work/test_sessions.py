@@ -212,7 +212,7 @@ def test_a_token_manages_no_account(space: Workspace) -> None:
             work()
 
 
-def test_a_clock_that_is_set_back_makes_no_session_and_no_proof_last_longer(space: Workspace) -> None:
+def test_a_clock_that_is_set_back_makes_no_session_token_and_proof_last_longer(space: Workspace) -> None:
     """As seen from then, they have begun in the future."""
     people.add_user(space, "olga", is_owner=True)
     later = now(timedelta(hours=3))
@@ -227,6 +227,12 @@ def test_a_clock_that_is_set_back_makes_no_session_and_no_proof_last_longer(spac
         people.add_user(own, "ben")
     change(space, "UPDATE sessions SET confirmed_at = :soon", soon=now(timedelta(minutes=1)))
     people.add_user(own, "ben")
+    _, secret = sessions.create_token(own, "nightly", "viewer", 1)
+    token = sessions.identity_of(space, "token", secret, "")
+    assert token().name == "olga"
+    change(space, "UPDATE tokens SET created_at = :later", later=later)
+    with pytest.raises(SignedOutError):
+        token()
 
 
 def test_a_stolen_session_cannot_do_what_asks_for_the_person_again(space: Workspace) -> None:
