@@ -54,6 +54,7 @@ class Actor:
         is_owner: Whether they own the server.
         roles: By project id.
         address: The client's address, for the audit.
+        is_program: Whether a token acts for the person.
     """
 
     user: int | None
@@ -61,6 +62,12 @@ class Actor:
     is_owner: bool = False
     roles: Mapping[int, Role] = field(default_factory=dict[int, Role])
     address: str = ""
+    is_program: bool = False
+
+    @property
+    def queue(self) -> str:
+        """Who waits for whom: all programs of a person for each other, and none of their pages for a program."""
+        return f"programs of {self.name}" if self.is_program else self.name
 
     def rights(self, project: int) -> frozenset[Right]:
         """What the person may do in a project."""

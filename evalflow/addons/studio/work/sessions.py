@@ -106,7 +106,7 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
     own = actor.rights(project)
     lower = (name for name in (role, *reversed(get_args(Role))) if ROLES[name] <= ROLES[role] & own)
     allowed = next(lower, None)
-    return replace(actor, is_owner=False, roles={project: allowed} if allowed else {})
+    return replace(actor, is_owner=False, roles={project: allowed} if allowed else {}, is_program=True)
 
 
 def _lasts(since: str, longest: timedelta) -> bool:

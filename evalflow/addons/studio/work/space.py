@@ -242,7 +242,7 @@ class Workspace:
         """Run a function that renders users' prompts, in a thread, when it is its person's turn."""
 
         def in_turn() -> T:
-            with self.trials.turn(self.identify().name):
+            with self.trials.turn(self.identify().queue):
                 return work()
 
         return await to_thread.run_sync(in_turn, limiter=self.rendering, abandon_on_cancel=True)
@@ -251,7 +251,7 @@ class Workspace:
         """Run a function that calls a bot or a judge, in a thread with its own event loop, when it is its turn."""
 
         def in_turn() -> T:
-            with self.asks.turn(self.identify().name):
+            with self.asks.turn(self.identify().queue):
                 return asyncio.run(work())
 
         return await to_thread.run_sync(in_turn, limiter=self.asking, abandon_on_cancel=True)

@@ -235,6 +235,15 @@ def test_a_clock_that_is_set_back_makes_no_session_token_and_proof_last_longer(s
         token()
 
 
+def test_the_tokens_of_a_person_wait_for_each_other_and_no_page_waits_for_them(space: Workspace) -> None:
+    add_member(space, "ann", "editor")
+    own, _ = signed_in(space, "ann")
+    secrets = [sessions.create_token(own, name, "editor", 1)[1] for name in ("nightly", "weekly")]
+    programs = {sessions.identity_of(space, "token", secret, "")().queue for secret in secrets}
+    assert len(programs) == 1
+    assert own.identify().queue not in programs
+
+
 def test_a_stolen_session_cannot_do_what_asks_for_the_person_again(space: Workspace) -> None:
     people.add_user(space, "olga", is_owner=True)
     own, _ = signed_in(space, "olga")

@@ -108,7 +108,7 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
         if event != "event":
             return await _handled(handle, sid, message)
         try:
-            async with turns.turn(opener.first.name if opener.first else "") as is_mine:
+            async with turns.turn(opener.first.queue if opener.first else "") as is_mine:
                 if not is_mine:
                     return False
                 if is_due(opener):

@@ -178,7 +178,7 @@ def _person(scope: Scope) -> str | None:
     if scope["type"] != "http" or is_file(scope):
         return None
     identity = _identity(scope)
-    return identity.first.name if identity and identity.first else None  # which asks no database
+    return identity.first.queue if identity and identity.first else None  # which asks no database
 
 
 def _key(scope: Scope) -> str:
