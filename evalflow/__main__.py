@@ -21,11 +21,16 @@ takes a fifth of a run's CPU to find next to nothing."""
 GONE = frozenset({errno.EPIPE, errno.EIO})
 """Error codes for output without a reader: a closed pipe, as with `head`, or a closed terminal."""
 
+SET_UP = "  hint: in the checkout of evalflow, `make demo` sets up .venv/; then: .venv/bin/python -m evalflow\n"
 FAULT = 5  # the exit code for unexpected errors
+MISTAKE = 2  # the exit code for what the user can mend
 
 
 def main() -> None:
     """The console script: run the command line, and exit with its code."""
+    if sys.version_info < (3, 11):  # noqa: UP036  # a checkout runs with any Python; pip refuses an old one by itself
+        sys.stderr.write(f"error: evalflow needs Python 3.11 or newer, and this is {sys.version.split()[0]}\n{SET_UP}")
+        sys.exit(MISTAKE)
     gc.set_threshold(*COLLECT_AFTER)
     with contextlib.suppress(FileNotFoundError):  # the working directory is gone
         if not sys.flags.safe_path and (here := str(Path.cwd())) not in sys.path:
@@ -36,6 +41,8 @@ def main() -> None:
         from evalflow.cli import run_command
 
         code = run_command(sys.argv[1:])
+    except ModuleNotFoundError as error:
+        code = _tell_missing(error)
     except BaseException:  # Python's own exit code 1 would mean that a gate failed
         traceback.print_exc()
         code = FAULT
@@ -45,6 +52,16 @@ def main() -> None:
         code = code or FAULT
     gc.freeze()  # else Python, as it ends, searches all that was imported for cycles: a quarter of a short run's CPU
     sys.exit(code)
+
+
+def _tell_missing(error: ModuleNotFoundError) -> int:
+    """Say which package this Python lacks, as in a checkout before its set-up. Returns the exit code."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "evalflow"):
+        traceback.print_exc()
+        return FAULT
+    sys.stderr.write(f"error: {sys.executable} has no package {package}, which evalflow needs\n{SET_UP}")
+    return MISTAKE
 
 
 class Output(io.FileIO):

@@ -47,6 +47,8 @@ def run_command(arguments: Sequence[str]) -> int:
             return stop.code or 0
         traceback.print_exc()
         return EvalflowError.exit_code
+    except ModuleNotFoundError:  # told by the caller, who needs no package for that
+        raise
     except BaseException as error:  # Polars panics with one; Python would exit with 1, which means that a gate failed
         _tell_unexpected(error)
         return EvalflowError.exit_code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -12,6 +14,7 @@ import polars as pl
 import pytest
 
 from evalflow import doors
+from evalflow.__main__ import main
 from evalflow.cli import run_command
 from evalflow.cli.manual import MANUALS
 from evalflow.cli.parsing import Verb, VerbParser, Work
@@ -208,3 +211,22 @@ def test_a_run_typed_in_the_ways_of_other_programs_is_told_as_it_is_typed_here(
 ) -> None:
     assert run_command(words) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_checkout_before_its_set_up_says_how_to_set_it_up() -> None:
+    root = Path(__file__).parents[2]
+    words = [sys.executable, "-S", "-m", "evalflow"]  # -S: without the packages that are installed
+    for arguments in (["dataset=rag", "metric=faithfulness"], ["datset=rag"]):
+        ended = subprocess.run([*words, *arguments], cwd=root, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith(f"error: {sys.executable} has no package ")
+        assert "`make demo` sets up .venv/" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_an_older_python_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "evalflow needs Python 3.11 or newer, and this is" in capsys.readouterr().err
