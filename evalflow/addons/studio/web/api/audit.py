@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from evalflow.addons.studio.web.api.deps import Cursor, Limit, Space, json_lines, json_lines_described
+from evalflow.addons.studio.web.api.deps import Paging, Space, json_lines, json_lines_described
 from evalflow.addons.studio.work import audit
 from evalflow.addons.studio.work.space import Page
 
@@ -31,9 +31,9 @@ Wanted = Annotated[audit.AuditFilter, Depends(_wanted)]
 
 
 @router.get("")
-def read_changes(space: Space, wanted: Wanted, cursor: Cursor = None, limit: Limit = 50) -> Page[audit.AuditEntry]:
+def read_changes(space: Space, wanted: Wanted, paging: Paging) -> Page[audit.AuditEntry]:
     """Changes, the newest first: all for the owner of the server; for an admin, those of the project."""
-    return audit.list_changes(space, wanted, cursor, limit)
+    return audit.list_changes(space, wanted, *paging)
 
 
 @router.get("/export", response_class=StreamingResponse, responses=json_lines_described("One change a line."))

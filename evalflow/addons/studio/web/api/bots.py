@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    Title,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space, Title
 from evalflow.addons.studio.work import bots
 from evalflow.addons.studio.work.space import Page
 
@@ -71,32 +60,32 @@ class Tried(BaseModel):
 
 
 @router.get("")
-def read_bots(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[bots.Bot]:
+def read_bots(space: Space, paging: Paging) -> Page[bots.Bot]:
     """All bots: those defined here by name, then those that conf/ declares."""
-    return page_of(bots.list_bots(space), lambda bot: (bot.origin == "conf", bot.name), cursor, limit)
+    return paging.of(bots.list_bots(space), lambda bot: (bot.origin == "conf", bot.name))
 
 
 @router.post("", status_code=201)
-def post_bot(space: Space, new: NewBot, request: Request, response: Response) -> bots.Bot:
+def post_bot(space: Space, new: NewBot, headers: Headers) -> bots.Bot:
     """Define a bot."""
     bot = bots.create_bot(space, new.name, new.config, new.description, new.title)
-    return created(request, response, bot, bot.name)
+    return headers.locate(bot, bot.name)
 
 
 @router.get("/{bot}")
-def read_bot(space: Space, bot: Name, response: Response) -> bots.Bot:
+def read_bot(space: Space, bot: Name, headers: Headers) -> bots.Bot:
     """One bot."""
-    return tagged(response, bots.get_bot(space, bot))
+    return headers.tag(bots.get_bot(space, bot))
 
 
 @router.post("/{bot}/copies", status_code=201)
-def post_copy(space: Space, bot: Name, copy: BotCopy, response: Response) -> bots.Bot:
+def post_copy(space: Space, bot: Name, copy: BotCopy, headers: Headers) -> bots.Bot:
     """Copy a bot, which may be declared in conf/."""
-    return tagged(response, bots.copy_bot(space, bot, copy.name, copy.changes, copy.title))
+    return headers.tag(bots.copy_bot(space, bot, copy.name, copy.changes, copy.title))
 
 
 @router.patch("/{bot}")
-def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, response: Response) -> bots.Bot:
+def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, headers: Headers) -> bots.Bot:
     """Change a bot."""
     changed = bots.update_bot(
         *(space, bot, expected),
@@ -105,7 +94,7 @@ def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, re
         new_name=change.name,
         title=change.title,
     )
-    return tagged(response, changed)
+    return headers.tag(changed)
 
 
 @router.delete("/{bot}", status_code=204)

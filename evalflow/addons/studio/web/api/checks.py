@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import check_uses, checks
 from evalflow.addons.studio.work.cases import case_ids
 from evalflow.addons.studio.work.check_trial import CheckTrial, TrialState, example_row, try_checks, try_examples
@@ -68,22 +58,22 @@ class ChangedCases(BaseModel):
 
 
 @router.get("")
-def read_checks(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[checks.Check]:
+def read_checks(space: Space, paging: Paging) -> Page[checks.Check]:
     """The checks that cases share, by name."""
-    return page_of(checks.list_checks(space), lambda check: (check.name,), cursor, limit)
+    return paging.of(checks.list_checks(space), lambda check: (check.name,))
 
 
 @router.post("", status_code=201)
-def post_check(space: Space, new: NewCheck, request: Request, response: Response) -> checks.Check:
+def post_check(space: Space, new: NewCheck, headers: Headers) -> checks.Check:
     """Define a check."""
     made = checks.create_check(space, _draft(new, new.name))
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/types")
-def read_types(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[checks.BuiltInCheck]:
+def read_types(space: Space, paging: Paging) -> Page[checks.BuiltInCheck]:
     """The built-in checks, by identifier."""
-    return page_of(checks.list_check_types(space), lambda check: (check.identifier,), cursor, limit)
+    return paging.of(checks.list_check_types(space), lambda check: (check.identifier,))
 
 
 @router.post("/try")
@@ -93,9 +83,9 @@ def post_trials(space: Space, case: dict[str, Any]) -> list[CheckTrial]:
 
 
 @router.get("/{check}")
-def read_check(space: Space, check: Name, response: Response) -> checks.Check:
+def read_check(space: Space, check: Name, headers: Headers) -> checks.Check:
     """One check."""
-    return tagged(response, checks.get_check(space, check))
+    return headers.tag(checks.get_check(space, check))
 
 
 @router.get("/{check}/trials")
@@ -110,9 +100,9 @@ def read_trials(space: Space, check: Name) -> list[ExampleTrial]:
 
 
 @router.put("/{check}")
-def put_check(space: Space, check: Name, change: CheckChange, expected: Expected, response: Response) -> checks.Check:
+def put_check(space: Space, check: Name, change: CheckChange, expected: Expected, headers: Headers) -> checks.Check:
     """Replace a check."""
-    return tagged(response, checks.update_check(space, expected, _draft(change, check)))
+    return headers.tag(checks.update_check(space, expected, _draft(change, check)))
 
 
 @router.delete("/{check}", status_code=204)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 from pydantic import Field
 
-from evalflow.addons.studio.web.api.deps import Cursor, Limit, RequestBody, Space, created
+from evalflow.addons.studio.web.api.deps import Headers, Paging, RequestBody, Space
 from evalflow.addons.studio.work import comments
 from evalflow.addons.studio.work.space import Page
 
@@ -27,23 +27,22 @@ class NewComment(RequestBody):
 @router.get("")
 def read_comments(
     space: Space,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: Paging,
     task: int | None = None,
     run: Annotated[str | None, Query(max_length=200)] = None,
     position: int | None = None,
     metric: Annotated[str | None, Query(max_length=500)] = None,
 ) -> Page[comments.Comment]:
     """The comments on a task, or on an answer with its scores; the oldest first."""
-    return comments.list_comments(space, comments.CommentedOn(task, run, position, metric), cursor, limit)
+    return comments.list_comments(space, comments.CommentedOn(task, run, position, metric), *paging)
 
 
 @router.post("", status_code=201)
-def post_comment(space: Space, new: NewComment, request: Request, response: Response) -> comments.Comment:
+def post_comment(space: Space, new: NewComment, headers: Headers) -> comments.Comment:
     """Comment on something."""
     on = comments.CommentedOn(new.task, new.run, new.position, new.metric)
     made = comments.add_comment(space, on, new.text)
-    return created(request, response, made, str(made.id))
+    return headers.locate(made, made.id)
 
 
 @router.get("/{comment}")

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import connections
 from evalflow.addons.studio.work.connections import ConnectionDraft, StoredConnection
 from evalflow.addons.studio.work.space import Page
@@ -47,33 +37,33 @@ class ConnectionChange(RequestBody):
 
 
 @router.get("")
-def read_connections(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[StoredConnection]:
+def read_connections(space: Space, paging: Paging) -> Page[StoredConnection]:
     """All connections, by name. Keys are never shown; `is_key_set` says whether the server has one."""
-    return page_of(connections.list_connections(space), lambda one: (one.name,), cursor, limit)
+    return paging.of(connections.list_connections(space), lambda one: (one.name,))
 
 
 @router.post("", status_code=201)
-def post_connection(space: Space, new: NewConnection, request: Request, response: Response) -> StoredConnection:
+def post_connection(space: Space, new: NewConnection, headers: Headers) -> StoredConnection:
     """Add a connection."""
     draft = ConnectionDraft(new.address, new.api_key_env, new.networks, new.description)
     made = connections.create_connection(space, new.name, draft)
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/{connection}")
-def read_connection(space: Space, connection: Name, response: Response) -> StoredConnection:
+def read_connection(space: Space, connection: Name, headers: Headers) -> StoredConnection:
     """One connection."""
-    return tagged(response, connections.get_connection(space, connection))
+    return headers.tag(connections.get_connection(space, connection))
 
 
 @router.patch("/{connection}")
 def patch_connection(
-    space: Space, connection: Name, change: ConnectionChange, expected: Expected, response: Response
+    space: Space, connection: Name, change: ConnectionChange, expected: Expected, headers: Headers
 ) -> StoredConnection:
     """Change a connection; runs under way keep the old one."""
     given = change.model_dump(exclude_unset=True)
     changes = {key: value for key, value in given.items() if value is not None or key == "api_key_env"}
-    return tagged(response, connections.update_connection(space, connection, expected, changes))
+    return headers.tag(connections.update_connection(space, connection, expected, changes))
 
 
 @router.delete("/{connection}", status_code=204)

@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from evalflow.addons.studio.web.api.deps import (
-    Cursor,
     Expected,
-    Limit,
+    Headers,
     Name,
+    Paging,
     RequestBody,
     Space,
     Title,
-    created,
     json_lines,
     json_lines_described,
-    page_of,
-    tagged,
 )
 from evalflow.addons.studio.work import answer_examples, datasets
 from evalflow.addons.studio.work.cases import (
@@ -66,16 +63,16 @@ class DatasetChange(RequestBody):
 
 
 @router.get("")
-def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[datasets.Dataset]:
+def read_datasets(space: Space, paging: Paging) -> Page[datasets.Dataset]:
     """All datasets: those defined here by name, then those that conf/ declares."""
-    return page_of(datasets.list_datasets(space), lambda one: (one.origin == "conf", one.name), cursor, limit)
+    return paging.of(datasets.list_datasets(space), lambda one: (one.origin == "conf", one.name))
 
 
 @router.post("", status_code=201)
-def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> datasets.Dataset:
+def post_dataset(space: Space, new: NewDataset, headers: Headers) -> datasets.Dataset:
     """Define a dataset, without cases."""
     made = datasets.create_dataset(space, new.name, new.description, new.generates, new.title)
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/{dataset}/export", response_class=StreamingResponse, responses=json_lines_described("One case a line."))
@@ -87,26 +84,26 @@ def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
 
 
 @router.get("/{dataset}")
-def read_dataset(space: Space, dataset: Name, response: Response) -> datasets.Dataset:
+def read_dataset(space: Space, dataset: Name, headers: Headers) -> datasets.Dataset:
     """One dataset."""
-    return tagged(response, datasets.get_dataset(space, dataset))
+    return headers.tag(datasets.get_dataset(space, dataset))
 
 
 @router.post("/{dataset}/copies", status_code=201)
-def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response) -> datasets.Dataset:
+def post_copy(space: Space, dataset: Name, copy: DatasetCopy, headers: Headers) -> datasets.Dataset:
     """Copy a dataset, which may be declared in conf/, with all its cases."""
-    return tagged(response, copy_dataset(space, dataset, copy.name, copy.title))
+    return headers.tag(copy_dataset(space, dataset, copy.name, copy.title))
 
 
 @router.patch("/{dataset}")
 def patch_dataset(
-    space: Space, dataset: Name, change: DatasetChange, expected: Expected, response: Response
+    space: Space, dataset: Name, change: DatasetChange, expected: Expected, headers: Headers
 ) -> datasets.Dataset:
     """Change the title or description of a dataset, or the kind of its replies."""
     changed = datasets.update_dataset(
         space, dataset, expected, title=change.title, description=change.description, generates=change.generates
     )
-    return tagged(response, changed)
+    return headers.tag(changed)
 
 
 @router.delete("/{dataset}", status_code=204)
@@ -165,8 +162,7 @@ class Count(BaseModel):
 def read_cases(
     space: Space,
     dataset: Name,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: Paging,
     tag: Annotated[
         str | None, Query(max_length=200, description="Only cases with this tag or a sub-tag of it.")
     ] = None,
@@ -176,7 +172,7 @@ def read_cases(
     draft: Annotated[bool | None, Query(description="Only drafts, or only active cases.")] = None,
 ) -> Page[StoredCase]:
     """The cases of a dataset that was defined here, in order."""
-    return list_cases(space, dataset, cursor, limit, tag=tag, text=text, draft=draft)
+    return list_cases(space, dataset, *paging, tag=tag, text=text, draft=draft)
 
 
 @cases_router.post("/cases", status_code=201)
@@ -186,17 +182,17 @@ def post_cases(space: Space, dataset: Name, new: NewCases) -> Count:
 
 
 @cases_router.get("/cases/{case}")
-def read_case(space: Space, dataset: Name, case: Id, response: Response) -> StoredCase:
+def read_case(space: Space, dataset: Name, case: Id, headers: Headers) -> StoredCase:
     """One case."""
-    return tagged(response, get_case(space, dataset, case))
+    return headers.tag(get_case(space, dataset, case))
 
 
 @cases_router.put("/cases/{case}")
 def put_case(
-    space: Space, dataset: Name, case: Id, body: dict[str, Any], expected: Expected, response: Response
+    space: Space, dataset: Name, case: Id, body: dict[str, Any], expected: Expected, headers: Headers
 ) -> StoredCase:
     """Replace a case."""
-    return tagged(response, update_case(space, dataset, case, expected, body))
+    return headers.tag(update_case(space, dataset, case, expected, body))
 
 
 @cases_router.post("/cases/delete")

@@ -1,4 +1,4 @@
-"""Dependencies of routes: the workspace, If-Match versions, pages of lists."""
+"""Dependencies of routes: the workspace, If-Match versions, headers of responses, pages of lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Protocol, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -65,19 +65,33 @@ V = TypeVar("V", bound=_Versioned)
 T = TypeVar("T")
 
 
-def tagged(response: Response, thing: V) -> V:
-    """Set the response's ETag to the version of the thing, and return the thing."""
-    response.headers["ETag"] = f'"{thing.version}"'
-    return thing
+class ResponseHeaders:
+    """Sets the headers of a response that names a thing."""
+
+    def __init__(self, request: Request, response: Response) -> None:
+        self._path, self._headers = request.url.path, response.headers
+
+    def tag(self, thing: V) -> V:
+        """Set the ETag to the version of the thing, and return the thing."""
+        self._headers["ETag"] = f'"{thing.version}"'
+        return thing
+
+    def locate(self, thing: T, name: str | int) -> T:
+        """Set the Location of a new thing, and its ETag if it has versions; returns the thing."""
+        collection = self._path.removesuffix("/open")  # POST /runs/open makes a run
+        self._headers["Location"] = f"{collection}/{name}"
+        version = getattr(thing, "version", None)
+        if version is not None:
+            self._headers["ETag"] = f'"{version}"'
+        return thing
 
 
-def created(request: Request, response: Response, thing: T, name: str) -> T:
-    """Set the response's Location, and its ETag if the thing has versions; returns the thing."""
-    response.headers["Location"] = f"{request.url.path}/{name}"
-    version = getattr(thing, "version", None)
-    if version is not None:
-        response.headers["ETag"] = f'"{version}"'
-    return thing
+async def _headers(request: Request, response: Response) -> ResponseHeaders:
+    return ResponseHeaders(request, response)
+
+
+Headers = Annotated[ResponseHeaders, Depends(_headers)]
+"""The headers of the response."""
 
 
 _JSON_LINES = "application/jsonl"
@@ -110,18 +124,32 @@ Cursor = Annotated[
 Limit = Annotated[int, Query(ge=1, le=500, description="Items of a page, at most.")]
 
 
-def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
-    """A page of a list that is completely in memory.
+class WantedPage(NamedTuple):
+    """The page of a list that a request asks for."""
 
-    The items are sorted by their key, which is unique and of text, numbers and booleans.
-    """
-    behind = None if cursor is None else _read(cursor)
-    try:
-        rest = [item for item in items if behind is None or list(key(item)) > behind]
-    except TypeError:
-        raise _invalid_cursor() from None
-    more = _write(key(rest[limit - 1])) if len(rest) > limit else None
-    return Page(rest[:limit], more)
+    cursor: str | None
+    limit: int
+
+    def of(self, items: Sequence[T], key: Callable[[T], Sequence[Any]]) -> Page[T]:
+        """The page of a list that is completely in memory.
+
+        The items are sorted by their key, which is unique and of text, numbers and booleans.
+        """
+        behind = None if self.cursor is None else _read(self.cursor)
+        try:
+            rest = [item for item in items if behind is None or list(key(item)) > behind]
+        except TypeError:
+            raise _invalid_cursor() from None
+        more = _write(key(rest[self.limit - 1])) if len(rest) > self.limit else None
+        return Page(rest[: self.limit], more)
+
+
+async def _paging(cursor: Cursor = None, limit: Limit = 50) -> WantedPage:
+    return WantedPage(cursor, limit)
+
+
+Paging = Annotated[WantedPage, Depends(_paging)]
+"""The page that is asked for."""
 
 
 def _write(key: Sequence[Any]) -> str:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    Title,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space, Title
 from evalflow.addons.studio.work import judges
 from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.space import Page
@@ -43,30 +32,28 @@ class NewJudge(JudgeChange):
 
 
 @router.get("")
-def read_judges(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[StoredJudge]:
+def read_judges(space: Space, paging: Paging) -> Page[StoredJudge]:
     """All judges: those defined here by name, then those that conf/ declares."""
-    return page_of(judges.list_judges(space), lambda one: (one.origin == "conf", one.name), cursor, limit)
+    return paging.of(judges.list_judges(space), lambda one: (one.origin == "conf", one.name))
 
 
 @router.post("", status_code=201)
-def post_judge(space: Space, new: NewJudge, request: Request, response: Response) -> StoredJudge:
+def post_judge(space: Space, new: NewJudge, headers: Headers) -> StoredJudge:
     """Define a judge."""
     made = judges.create_judge(space, new.name, new.config, new.description, new.title)
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/{judge}")
-def read_judge(space: Space, judge: Name, response: Response) -> StoredJudge:
+def read_judge(space: Space, judge: Name, headers: Headers) -> StoredJudge:
     """One judge."""
-    return tagged(response, judges.get_judge(space, judge))
+    return headers.tag(judges.get_judge(space, judge))
 
 
 @router.put("/{judge}")
-def put_judge(space: Space, judge: Name, change: JudgeChange, expected: Expected, response: Response) -> StoredJudge:
+def put_judge(space: Space, judge: Name, change: JudgeChange, expected: Expected, headers: Headers) -> StoredJudge:
     """Replace a judge's configuration and description; runs that exist keep the judge that they started with."""
-    return tagged(
-        response, judges.update_judge(space, judge, expected, change.config, change.description, change.title)
-    )
+    return headers.tag(judges.update_judge(space, judge, expected, change.config, change.description, change.title))
 
 
 @router.delete("/{judge}", status_code=204)

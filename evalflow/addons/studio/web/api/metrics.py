@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import Cursor, Limit, Name, RequestBody, Space, Title, page_of
+from evalflow.addons.studio.web.api.deps import Name, Paging, RequestBody, Space, Title
 from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.addons.studio.work.metrics import (
     MetricDefinition,
@@ -148,11 +148,9 @@ router = APIRouter(prefix="/metrics", tags=["metrics"])
 
 
 @router.get("")
-def read_library(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[MetricDefinition]:
+def read_library(space: Space, paging: Paging) -> Page[MetricDefinition]:
     """The metrics that conf/ declares."""
-    return page_of(
-        sorted(list_library(space), key=lambda metric: metric.name), lambda metric: (metric.name,), cursor, limit
-    )
+    return paging.of(sorted(list_library(space), key=lambda metric: metric.name), lambda metric: (metric.name,))
 
 
 @router.get("/{metric}")

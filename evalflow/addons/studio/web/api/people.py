@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import passkeys, people, sessions
 from evalflow.addons.studio.work.access import Role
 from evalflow.addons.studio.work.space import Page
@@ -82,28 +72,28 @@ class MadeToken(BaseModel):
 
 
 @users_router.get("")
-def read_users(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[people.User]:
+def read_users(space: Space, paging: Paging) -> Page[people.User]:
     """All users, by name."""
-    return page_of(people.list_users(space), lambda one: (one.name,), cursor, limit)
+    return paging.of(people.list_users(space), lambda one: (one.name,))
 
 
 @users_router.post("", status_code=201)
-def post_user(space: Space, new: NewUser, request: Request, response: Response) -> people.User:
+def post_user(space: Space, new: NewUser, headers: Headers) -> people.User:
     """Add a user without a role."""
     user = people.add_user(space, **new.model_dump())
-    return created(request, response, user, user.name)
+    return headers.locate(user, user.name)
 
 
 @users_router.get("/{user}")
-def read_user(space: Space, user: Name, response: Response) -> people.User:
+def read_user(space: Space, user: Name, headers: Headers) -> people.User:
     """One user."""
-    return tagged(response, people.get_user(space, user))
+    return headers.tag(people.get_user(space, user))
 
 
 @users_router.patch("/{user}")
-def patch_user(space: Space, user: Name, change: UserChange, expected: Expected, response: Response) -> people.User:
+def patch_user(space: Space, user: Name, change: UserChange, expected: Expected, headers: Headers) -> people.User:
     """Change a user; it takes effect at once."""
-    return tagged(response, people.update_user(space, user, expected, **change.model_dump()))
+    return headers.tag(people.update_user(space, user, expected, **change.model_dump()))
 
 
 @users_router.delete("/{user}", status_code=204)
@@ -128,9 +118,9 @@ def read_me(space: Space) -> Me:
 
 
 @router.get("/passkeys")
-def read_passkeys(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[passkeys.Passkey]:
+def read_passkeys(space: Space, paging: Paging) -> Page[passkeys.Passkey]:
     """Your own passkeys, the newest first. Only a browser adds one."""
-    return page_of(passkeys.own_passkeys(space), lambda one: (-one.id,), cursor, limit)
+    return paging.of(passkeys.own_passkeys(space), lambda one: (-one.id,))
 
 
 @router.delete("/passkeys/{passkey}", status_code=204)
@@ -140,9 +130,9 @@ def remove_passkey(space: Space, passkey: Id) -> None:
 
 
 @router.get("/sessions")
-def read_sessions(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[sessions.Session]:
+def read_sessions(space: Space, paging: Paging) -> Page[sessions.Session]:
     """Your own sessions, the newest first."""
-    return page_of(sessions.own_sessions(space), lambda one: (-one.id,), cursor, limit)
+    return paging.of(sessions.own_sessions(space), lambda one: (-one.id,))
 
 
 @router.delete("/sessions/{session}", status_code=204)
@@ -152,9 +142,9 @@ def remove_session(space: Space, session: Id) -> None:
 
 
 @router.get("/tokens")
-def read_tokens(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[sessions.Token]:
+def read_tokens(space: Space, paging: Paging) -> Page[sessions.Token]:
     """The tokens of the project, the newest first: your own, or all for an admin."""
-    return page_of(sessions.list_tokens(space), lambda one: (-one.id,), cursor, limit)
+    return paging.of(sessions.list_tokens(space), lambda one: (-one.id,))
 
 
 @router.post("/tokens", status_code=201)

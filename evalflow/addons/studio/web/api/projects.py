@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    Title,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space, Title
 from evalflow.addons.studio.work import projects, spending
 from evalflow.addons.studio.work.access import Role
 from evalflow.addons.studio.work.leases import ProjectBudget
@@ -61,28 +50,28 @@ Named = Annotated[Space, Depends(_named)]
 
 
 @router.get("")
-def read_projects(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[projects.Project]:
+def read_projects(space: Space, paging: Paging) -> Page[projects.Project]:
     """The projects that you may see, by name."""
-    return page_of(projects.list_projects(space), lambda one: (one.name,), cursor, limit)
+    return paging.of(projects.list_projects(space), lambda one: (one.name,))
 
 
 @router.post("", status_code=201)
-def post_project(space: Space, new: NewProject, request: Request, response: Response) -> projects.Project:
+def post_project(space: Space, new: NewProject, headers: Headers) -> projects.Project:
     """Create a project; its pages and routes are those below /p/NAME/."""
     made = projects.create_project(space, new.name, new.description, new.title)
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/{project}")
-def read_project(space: Space, project: Name, response: Response) -> projects.Project:
+def read_project(space: Space, project: Name, headers: Headers) -> projects.Project:
     """One project."""
-    return tagged(response, projects.get_project(space, project))
+    return headers.tag(projects.get_project(space, project))
 
 
 @router.patch("/{project}")
-def patch_project(space: Named, change: ProjectChange, expected: Expected, response: Response) -> projects.Project:
+def patch_project(space: Named, change: ProjectChange, expected: Expected, headers: Headers) -> projects.Project:
     """Change a project."""
-    return tagged(response, projects.update_project(space, expected, change.model_dump(exclude_none=True)))
+    return headers.tag(projects.update_project(space, expected, change.model_dump(exclude_none=True)))
 
 
 @router.delete("/{project}", status_code=204)
@@ -92,9 +81,9 @@ def remove_project(space: Named, expected: Expected) -> None:
 
 
 @members_router.get("")
-def read_members(space: Named, cursor: Cursor = None, limit: Limit = 50) -> Page[projects.Member]:
+def read_members(space: Named, paging: Paging) -> Page[projects.Member]:
     """The members of a project, by name."""
-    return page_of(projects.list_members(space), lambda one: (one.name,), cursor, limit)
+    return paging.of(projects.list_members(space), lambda one: (one.name,))
 
 
 @members_router.put("/{user}")
@@ -125,12 +114,12 @@ class MonthlyBudget(RequestBody):
 
 
 @budget_router.get("")
-def read_budget(space: Named, response: Response) -> ProjectBudget:
+def read_budget(space: Named, headers: Headers) -> ProjectBudget:
     """The budget of this month, and what is left of it; the ETag is that of the project."""
-    return tagged(response, spending.budget_left(space))
+    return headers.tag(spending.budget_left(space))
 
 
 @budget_router.put("")
-def put_budget(space: Named, limits: MonthlyBudget, expected: Expected, response: Response) -> ProjectBudget:
+def put_budget(space: Named, limits: MonthlyBudget, expected: Expected, headers: Headers) -> ProjectBudget:
     """Set the monthly budget. It holds from the next run on; runs that are under way keep what they were given."""
-    return tagged(response, spending.set_budget(space, limits.model_dump(), expected))
+    return headers.tag(spending.set_budget(space, limits.model_dump(), expected))

@@ -5,20 +5,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import (
-    Cursor,
-    Expected,
-    Limit,
-    Name,
-    RequestBody,
-    Space,
-    created,
-    page_of,
-    tagged,
-)
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import (
     review_calibration,
     review_closing,
@@ -113,31 +103,29 @@ class NextItem(BaseModel):
 
 
 @router.get("")
-def read_reviews(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[reviews.ReviewEntry]:
+def read_reviews(space: Space, paging: Paging) -> Page[reviews.ReviewEntry]:
     """Reviews by name; those who may only label see the ones that name them."""
-    return page_of(
-        sorted(reviews.list_reviews(space), key=lambda one: one.name), lambda one: (one.name,), cursor, limit
-    )
+    return paging.of(sorted(reviews.list_reviews(space), key=lambda one: one.name), lambda one: (one.name,))
 
 
 @router.post("", status_code=201)
-def post_review(space: Space, new: NewReview, request: Request, response: Response) -> reviews.Review:
+def post_review(space: Space, new: NewReview, headers: Headers) -> reviews.Review:
     """Draw answers of a run for people to label."""
     given = new.model_dump(exclude={"run", "contexts", "reference"})
     shown = reviews.Shown(new.contexts, new.reference)
     made = reviews.create_review(space, reviews.ReviewRequest(**given, run_id=new.run, shown=shown))
-    return created(request, response, made, made.name)
+    return headers.locate(made, made.name)
 
 
 @router.get("/{review}")
-def read_review(space: Space, review: Name, response: Response) -> reviews.Review:
+def read_review(space: Space, review: Name, headers: Headers) -> reviews.Review:
     """One review."""
-    return tagged(response, reviews.get_review(space, review))
+    return headers.tag(reviews.get_review(space, review))
 
 
 @router.patch("/{review}")
 def patch_review(
-    space: Space, review: Name, change: ReviewChange, expected: Expected, response: Response
+    space: Space, review: Name, change: ReviewChange, expected: Expected, headers: Headers
 ) -> reviews.Review:
     """Change people or guidelines, close or open a review, or give answers out again; one of these in a request."""
     if change.people is not None:
@@ -150,7 +138,7 @@ def patch_review(
         found = review_closing.close_review(space, review, expected, allow_ties=change.allow_ties)
     else:
         found = reviews.reopen_review(space, review, expected)
-    return tagged(response, found)
+    return headers.tag(found)
 
 
 @router.delete("/{review}", status_code=204)
@@ -205,12 +193,10 @@ def read_progress(space: Space, review: Name) -> review_results.ReviewProgress:
 
 
 @router.get("/{review}/disagreements")
-def read_disagreements(
-    space: Space, review: Name, cursor: Cursor = None, limit: Limit = 50
-) -> Page[review_results.Disagreement]:
+def read_disagreements(space: Space, review: Name, paging: Paging) -> Page[review_results.Disagreement]:
     """The answers with labels that differ: ties first, then others that are not resolved."""
     found = review_results.disagreements(space, review)
-    return page_of(found, lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric), cursor, limit)
+    return paging.of(found, lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric))
 
 
 @router.put("/{review}/items/{item}/resolution", status_code=204)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, BinaryIO, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
@@ -17,15 +17,14 @@ from pydantic import Field
 from evalflow.addons.studio.web.api.deps import (
     Cursor,
     Expected,
-    Limit,
+    Headers,
     Name,
+    Paging,
     RequestBody,
     Seen,
     Space,
-    created,
     json_lines,
     json_lines_described,
-    tagged,
 )
 from evalflow.addons.studio.work import run_files, runs, spending, verdicts
 from evalflow.addons.studio.work.metrics import MetricDefinition
@@ -72,14 +71,13 @@ def read_runs(
 def post_run(
     space: Space,
     new: RunRequest,
-    request: Request,
-    response: Response,
+    headers: Headers,
     failed_in: FailedIn = None,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> runs.Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
     run = runs.create_run(space, failed_only(space, new, failed_in) if failed_in else new, idempotency_key)
-    return created(request, response, run, run.run_id)
+    return headers.locate(run, run.run_id)
 
 
 @router.post("/estimate")
@@ -89,35 +87,34 @@ def post_estimate(space: Space, new: RunRequest, failed_in: FailedIn = None) -> 
 
 
 @router.post("/open", status_code=201)
-def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> runs.Run:
+def post_folder(space: Space, made: RunFolderIn, headers: Headers) -> runs.Run:
     """Open a run made on the command line; its scores appear once the worker has read them."""
     run = open_run(space, made.folder, trust_program=made.trust_program)
-    response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
-    return tagged(response, run)
+    return headers.locate(run, run.run_id)
 
 
 @router.get("/{run}")
-def read_run(space: Space, run: Name, response: Response) -> runs.Run:
+def read_run(space: Space, run: Name, headers: Headers) -> runs.Run:
     """One run with its progress; the ETag changes with the progress."""
-    return tagged(response, runs.get_run(space, run))
+    return headers.tag(runs.get_run(space, run))
 
 
 @router.post("/{run}/cancel")
-def post_cancel(space: Space, run: Name, seen: Seen, response: Response) -> runs.Run:
+def post_cancel(space: Space, run: Name, seen: Seen, headers: Headers) -> runs.Run:
     """Stop a run; finished work is kept. If-Match is optional, because progress changes the version."""
-    return tagged(response, runs.cancel_run(space, run, seen))
+    return headers.tag(runs.cancel_run(space, run, seen))
 
 
 @router.post("/{run}/resume")
-def post_resume(space: Space, run: Name, expected: Expected, response: Response) -> runs.Run:
+def post_resume(space: Space, run: Name, expected: Expected, headers: Headers) -> runs.Run:
     """Finish a run that has stopped; finished work is not repeated."""
-    return tagged(response, runs.resume_run(space, run, expected))
+    return headers.tag(runs.resume_run(space, run, expected))
 
 
 @router.post("/{run}/retry")
-def post_retry(space: Space, run: Name, expected: Expected, response: Response) -> runs.Run:
+def post_retry(space: Space, run: Name, expected: Expected, headers: Headers) -> runs.Run:
     """Retry only what ended in an error."""
-    return tagged(response, runs.retry_errors(space, run, expected))
+    return headers.tag(runs.retry_errors(space, run, expected))
 
 
 @router.delete("/{run}", status_code=204)
@@ -231,16 +228,16 @@ class ThresholdOut(RequestBody):
 
 @thresholds_router.put("")
 def put_threshold(
-    space: Space, run: Name, metric: Name, other: ThresholdOut, expected: Expected, response: Response
+    space: Space, run: Name, metric: Name, other: ThresholdOut, expected: Expected, headers: Headers
 ) -> runs.Run:
     """Change a run's threshold; gates, exit code and reports are updated, and nothing is re-run."""
-    return tagged(response, run_files.keep_threshold(space, run, metric, other.threshold, expected))
+    return headers.tag(run_files.keep_threshold(space, run, metric, other.threshold, expected))
 
 
 @thresholds_router.delete("")
-def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, response: Response) -> runs.Run:
+def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, headers: Headers) -> runs.Run:
     """Reset a run's threshold to the declared one."""
-    return tagged(response, run_files.restore_threshold(space, run, metric, expected))
+    return headers.tag(run_files.restore_threshold(space, run, metric, expected))
 
 
 @thresholds_router.post("/carry")
@@ -264,8 +261,7 @@ class Thresholds(RequestBody):
 def read_scores(
     space: Space,
     run: Name,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: Paging,
     metric: Text = None,
     status: Literal["scored", "undefined", "error", "skipped"] | None = None,
     tag: Annotated[str | None, Query(max_length=200, description="Of cases with this tag or a sub-tag of it.")] = None,
@@ -282,7 +278,7 @@ def read_scores(
 ) -> Page[Score]:
     """The scores, each with its case, answer and reason."""
     wanted = ScoreFilter(metric=metric, status=status, tag=tag, text=text, low=low, high=high, passed=passed)
-    return list_scores(space, run, wanted, cursor, limit, sort=sort)
+    return list_scores(space, run, wanted, *paging, sort=sort)
 
 
 @scores_router.get("/scores/{score}")
@@ -301,9 +297,9 @@ labels_router = APIRouter(prefix="/runs/{run}/labels", tags=["labels"])
 
 
 @labels_router.get("")
-def read_labels(space: Space, run: Name, cursor: Cursor = None, limit: Limit = 50) -> Page[verdicts.VerdictLabel]:
+def read_labels(space: Space, run: Name, paging: Paging) -> Page[verdicts.VerdictLabel]:
     """Labels by people who saw the scores, the oldest first; those of reviews are not among them."""
-    return verdicts.run_labels(space, run, cursor, limit)
+    return verdicts.run_labels(space, run, *paging)
 
 
 @labels_router.get("/export", response_class=StreamingResponse, responses=json_lines_described("One label a line."))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import Cursor, Limit, RequestBody, Space, page_of
+from evalflow.addons.studio.web.api.deps import Cursor, Limit, RequestBody, Space, WantedPage
 from evalflow.addons.studio.work import tags
 from evalflow.addons.studio.work.cases import dataset_tags
 from evalflow.addons.studio.work.scores import run_tags
@@ -49,8 +49,8 @@ def read_tags(
         found = run_tags(space, run)
     else:
         found = tags.project_tags(space) if dataset is None else dataset_tags(space, dataset)
-    return page_of(
-        [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,), cursor, limit
+    return WantedPage(cursor, limit).of(
+        [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,)
     )
 
 

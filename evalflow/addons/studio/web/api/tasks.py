@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from evalflow.addons.studio.web.api.deps import (
-    Cursor,
     Expected,
-    Limit,
+    Headers,
+    Paging,
     RequestBody,
     Space,
-    created,
     json_lines,
     json_lines_described,
-    tagged,
 )
 from evalflow.addons.studio.work import tasks
 from evalflow.addons.studio.work.space import Page
@@ -62,8 +60,7 @@ class TaskChange(RequestBody):
 @router.get("")
 def read_tasks(
     space: Space,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: Paging,
     status: tasks.Status | None = None,
     cause: tasks.Cause | None = None,
     assignee: _Text = None,
@@ -71,14 +68,14 @@ def read_tasks(
     run: _Text = None,
 ) -> Page[tasks.Task]:
     """Tasks by priority, high first, then the newest first."""
-    return tasks.list_tasks(space, tasks.TaskQuery(status, cause, assignee, bot, run), cursor, limit)
+    return tasks.list_tasks(space, tasks.TaskQuery(status, cause, assignee, bot, run), *paging)
 
 
 @router.post("", status_code=201)
-def post_task(space: Space, new: NewTask, request: Request, response: Response) -> tasks.Task:
+def post_task(space: Space, new: NewTask, headers: Headers) -> tasks.Task:
     """Create a task."""
     made = tasks.create_task(space, tasks.TaskDraft(**new.model_dump()))
-    return created(request, response, made, str(made.id))
+    return headers.locate(made, made.id)
 
 
 @router.get("/judge-examples", response_class=StreamingResponse, responses=json_lines_described("One score a line."))
@@ -90,15 +87,15 @@ def export_examples(space: Space) -> StreamingResponse:
 
 
 @router.get("/{task}")
-def read_task(space: Space, task: int, response: Response) -> tasks.Task:
+def read_task(space: Space, task: int, headers: Headers) -> tasks.Task:
     """One task."""
-    return tagged(response, tasks.get_task(space, task))
+    return headers.tag(tasks.get_task(space, task))
 
 
 @router.patch("/{task}")
-def patch_task(space: Space, task: int, change: TaskChange, expected: Expected, response: Response) -> tasks.Task:
+def patch_task(space: Space, task: int, change: TaskChange, expected: Expected, headers: Headers) -> tasks.Task:
     """Change a task."""
-    return tagged(response, tasks.update_task(space, task, expected, change.model_dump(exclude_none=True)))
+    return headers.tag(tasks.update_task(space, task, expected, change.model_dump(exclude_none=True)))
 
 
 @router.delete("/{task}", status_code=204)
