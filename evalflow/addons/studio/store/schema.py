@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import TypeEngine
 
 NAME = 200
 """Characters of a name."""
@@ -35,16 +36,20 @@ def moment(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, String(40), nullable=nullable)
 
 
-def definition_table(name: str, *columns: SchemaItem) -> Table:
+def columns(kind: type[TypeEngine[Any]] | TypeEngine[Any], *names: str, nullable: bool = False) -> list[Column[Any]]:
+    """Columns of one type."""
+    return [Column(name, kind, nullable=nullable) for name in names]
+
+
+def definition_table(name: str, *items: SchemaItem) -> Table:
     """A table of definitions: rows with a version."""
-    return Table(name, metadata, row_id(), *columns, row_version(), moment("created_at"), moment("updated_at"))
+    return Table(name, metadata, row_id(), *items, row_version(), moment("created_at"), moment("updated_at"))
 
 
-def named_table(name: str, *columns: Column[Any]) -> Table:
+def named_table(name: str, *others: Column[Any]) -> Table:
     """A table of definitions that have a name in a project."""
-    named = Column("name", String(NAME), nullable=False), Column("title", Text, nullable=False)
-    about = Column("description", Text, nullable=False)
-    return definition_table(name, of_project(), *named, about, *columns, UniqueConstraint("project_id", "name"))
+    about = Column("name", String(NAME), nullable=False), *columns(Text, "title", "description")
+    return definition_table(name, of_project(), *about, *others, UniqueConstraint("project_id", "name"))
 
 
 def of_project() -> Column[int]:
@@ -60,7 +65,7 @@ def of_user() -> Column[int]:
 def of_run(*numbers: str) -> list[Column[Any]]:
     """The run that owns a row (deleting the run deletes it), and numbers within the run."""
     run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
-    return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
+    return [run, *columns(Integer, *numbers)]
 
 
 def of_review() -> list[Column[Any]]:

@@ -17,23 +17,21 @@ from sqlalchemy import (
     Text,
 )
 
-from evalflow.addons.studio.store.schema import NAME, definition_table, metadata, moment, of_user, row_id
+from evalflow.addons.studio.store.schema import NAME, columns, definition_table, metadata, moment, of_user, row_id
 
 users = definition_table(
     "users",
     Column("name", String(NAME), nullable=False, unique=True),
     Column("full_name", Text, nullable=False),
     Column("email", String(320), nullable=True),
-    Column("is_owner", Boolean, nullable=False),
-    Column("is_disabled", Boolean, nullable=False),
+    *columns(Boolean, "is_owner", "is_disabled"),
     Column("stays_signed_in", Boolean, nullable=False, default=False),
 )
 
 identities = Table(
     "identities",
     metadata,
-    Column("issuer", String(500), nullable=False),
-    Column("subject", String(500), nullable=False),
+    *columns(String(500), "issuer", "subject"),
     of_user(),
     PrimaryKeyConstraint("issuer", "subject"),
 )
@@ -122,11 +120,9 @@ audit = Table(
     metadata,
     row_id(),
     moment("at"),
-    Column("by", String(NAME), nullable=False),
-    Column("address", String(NAME), nullable=False),
+    *columns(String(NAME), "by", "address"),
     Column("project", String(NAME), nullable=True),
-    Column("action", String(40), nullable=False),
-    Column("kind", String(40), nullable=False),
+    *columns(String(40), "action", "kind"),
     Column("name", Text, nullable=False),
     Column("fields", JSON, nullable=False),
     Index(None, "by", "id"),
@@ -142,8 +138,7 @@ spending = Table(
     Column("run", Integer, ForeignKey("runs.id", ondelete="SET NULL"), nullable=True),
     Column("source", String(NAME), nullable=False),
     Column("usd", Float, nullable=False),
-    Column("requests", BigInteger, nullable=False),
-    Column("tokens", BigInteger, nullable=False),
+    *columns(BigInteger, "requests", "tokens"),
     Column("is_settled", Boolean, nullable=False),
     moment("at"),
     Index(None, "project_id", "month"),
