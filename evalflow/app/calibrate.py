@@ -171,7 +171,6 @@ def _print_certificates(console: Console, results: Iterable[CertificateResult]) 
 
 
 def _write_sample(options: argparse.Namespace, console: Console) -> int:
-    """Sample answers of a run and write them into a sheet; an existing sheet is topped up."""
     sample = _Sample(options)
     if problems := list(sample.option_problems()):
         raise UserError(problems)
@@ -272,7 +271,6 @@ class _Sample:
             raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
 
     def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
-        """Return the rows of sampled answers and metrics that are not in the sheet yet, in sampling order."""
         groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
         made: dict[Key, list[dict[str, Any]]] = {}
         for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
@@ -295,7 +293,6 @@ class _Sample:
         return round(self.drawn.weights[key], 6)
 
     def summary(self) -> Iterator[str]:
-        """Say what was sampled and what was left out."""
         n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
         able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
         name = "answers" if total == able else "answers that can be labelled"

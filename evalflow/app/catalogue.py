@@ -98,7 +98,6 @@ def _operations() -> list[Explained]:
 
 
 def _nodes() -> list[Explained]:
-    """Explain a graph's nodes and branches; types and rules are explained with the kind `judge`."""
     from evalflow.metrics.branches import Branch
     from evalflow.metrics.graph_nodes import GraphNode
 
@@ -106,7 +105,6 @@ def _nodes() -> list[Explained]:
 
 
 def _replies_and_rules() -> list[Explained]:
-    """The types in a step's `returns`, and the score rules."""
     from evalflow.metrics.returns import Plain
     from evalflow.metrics.rules import Rule
 
@@ -117,7 +115,6 @@ def _replies_and_rules() -> list[Explained]:
 
 
 def _checks_of_cases() -> list[Explained]:
-    """Explain the types of checks that a case may have."""
     from evalflow.metrics.case_checks import PARAMS
 
     models: dict[type[BaseModel], list[str]] = {}
@@ -195,7 +192,6 @@ def _family(option: Option) -> str:
 
 
 def _taken(option: Option, catalogue: Catalogue) -> Text:
-    """Return what a metric needs from a case and from a judge, and which dataset has it."""
     found = next(iter(catalogue.matches(option)), None)
     has_it = (
         f"dataset {found.dataset} has it{' with generate=demo' if found.demo else ''}"

@@ -149,7 +149,6 @@ def _print(console: Console, found: _Checked) -> None:
 
 
 def _estimated(found: _Checked) -> Iterator[tuple[str, str]]:
-    """Return rows for requests, batches, tokens and cost."""
     estimate = found.estimate
     if not estimate.requests:
         yield "requests", "none"

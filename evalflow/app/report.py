@@ -48,7 +48,6 @@ def report_again(given: Sequence[str], overrides: Sequence[str], console: Consol
 
 
 def _numbers(run: Path) -> dict[str, str]:
-    """The numbers of a run's summary, and its exit code; empty without a summary."""
     folder = RunFolder(run)
     table = run / "summary.parquet"
     if not table.is_file():
@@ -154,7 +153,6 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
 
 
 def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
-    """Whether a score's case has this tag or a sub-tag."""
     tag = tag_name(given)
     found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
     known = {level for own in found for level in tag_levels(own)}

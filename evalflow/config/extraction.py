@@ -44,12 +44,10 @@ class Extraction(Strict):
 
     @cached_property
     def expression(self) -> Pattern:
-        """The pattern, compiled."""
         return compiled(self.pattern or "")
 
     @cached_property
     def place(self) -> Path:
-        """The path, compiled."""
         return json_path(self.path or "$")
 
     @field_validator("pattern")

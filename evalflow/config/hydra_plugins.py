@@ -77,7 +77,6 @@ class UserConfigSource(FileConfigSource):
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names in a group; none if the folder lacks the group."""
         return super().list(config_path, results_filter) if self.is_group(config_path) else []
 
 
@@ -107,7 +106,6 @@ class UnsavedConfigSource(ConfigSource):
         return _option(config_path) in UNSAVED_OPTIONS.get()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names in a group."""
         named = [name for group, name in UNSAVED_OPTIONS.get() if group == config_path.strip("/")]
         return [] if results_filter == ObjectType.GROUP else sorted(named)
 

@@ -68,7 +68,6 @@ def _chosen(file: Path, overrides: Sequence[str]) -> bool:
 
 
 def _texts(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
-    """Yield every text with `${` in the files of folders: its file, its key in the configuration, and the text."""
     for file in (file for folder in folders for file in sorted(folder.glob("*/*.yaml"))):
         group = file.parent.name
         try:

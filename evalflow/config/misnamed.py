@@ -107,7 +107,6 @@ def _of_path(group: str, given: str, known: Collection[str], folders: Sequence[P
 
 
 def _reads(file: Path, data: Path) -> bool:
-    """Whether a dataset's file has this file as its data; a file that is not valid has none."""
     try:
         read = as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("path")
     except (OSError, ValueError, yaml.YAMLError):

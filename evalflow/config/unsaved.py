@@ -29,7 +29,6 @@ class Unsaved:
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def sets(self, key: str) -> bool:
-        """Return whether the changes set a key path."""
         here: object = self.changes
         for part in key.split("."):
             here = as_map(here).get(part, _ABSENT)

@@ -91,11 +91,9 @@ class Settings:
     keys: Mapping[tuple[str, str], str]
 
     def key(self, group: str, name: str) -> str:
-        """Return the key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
     def with_datasets(self, datasets: Mapping[str, DatasetConfig]) -> Settings:
-        """Return the same run with other datasets, by name."""
         return replace(self, run=self.run.model_copy(update={"dataset": dict(datasets)}))
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:

@@ -175,7 +175,6 @@ def with_values(text: str, values: Mapping[tuple[str | int, ...], object]) -> st
 
 
 def _flow(value: object) -> str:
-    """Return a value on one line, as JSON that is also YAML."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text(escaped(value)))
 
 

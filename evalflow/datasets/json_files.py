@@ -146,7 +146,6 @@ def _open(path: Path, null_infinity: bool = False, halves: Halves | None = None)
 
 
 def _mentions(path: Path, words: Sequence[bytes]) -> bool:
-    """Return whether a file contains one of these words."""
     with path.open("rb") as file:
         before = b""
         while block := file.read(_BLOCK):
@@ -305,7 +304,6 @@ def _in_lists(row: object) -> str:
 
 
 def _several(row: SourceRow) -> Problem | None:
-    """Return the problem of a file that is one object with several rows: by column, by id or in several lists."""
     values: list[object] = list(row.data.values())
     held: list[object] = [next(iter(as_list(value)), value) for value in values]
     if len(values) < 2 or not all(map(is_object, held)):

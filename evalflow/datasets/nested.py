@@ -83,7 +83,6 @@ def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dic
 
 
 def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
-    """The fields that are found in an object, with their paths."""
     leaves = list(_leaves((column,), value))
     names: dict[str, _Leaf] = {}
     for leaf in leaves:
@@ -102,7 +101,6 @@ def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
 
 
 def _leaves(keys: tuple[str | int, ...], value: object) -> Iterator[_Leaf]:
-    """The texts and lists below an object; of a list of objects, such as `choices`, what is in its first one, too."""
     if len(keys) > _DEEPEST:
         return
     if is_object(value):

@@ -70,7 +70,6 @@ def _row(where: str, data: Mapping[str, object], special: _Special) -> SourceRow
 
 
 def _exact(data: Mapping[str, object], special: _Special) -> Mapping[str, object]:
-    """The row with its decimals as such."""
     exact = deepcopy(data)
     for at, digits in special:
         if digits is not None:

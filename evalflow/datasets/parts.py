@@ -43,7 +43,6 @@ class Content:
 
     @property
     def others(self) -> list[Mapping[str, object]]:
-        """The parts that are not text."""
         return [part for part in self.parts if part["type"] != "text"]
 
 
@@ -161,5 +160,4 @@ def _picture(part: Mapping[str, object]) -> dict[str, object] | None:
 
 
 def _kind(part: Mapping[str, object]) -> str:
-    """The part's type; of one without it, its first key."""
     return str(part.get("type") or next(iter(part), "part"))

@@ -119,8 +119,6 @@ def _changed(case: Case, change: str, others: Sequence[str]) -> Case | None:
 
 @dataclass(frozen=True)
 class _FaultSources:
-    """The material for faults."""
-
     case: Case
     change: str
     others: Sequence[str]

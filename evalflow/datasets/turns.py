@@ -97,7 +97,6 @@ def _wrong_turn(case: Case, where: str, follows: bool, messages: Sequence[Messag
 
 
 def _answer(case: Case, answers: Answers) -> Message | None:
-    """The assistant's turn after a row; None if the row has no answer, or the target gives it."""
     if answers == "demo":
         return case.demo_answer
     answer = case.actual if case.answer is None else case.answer

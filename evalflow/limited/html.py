@@ -86,6 +86,5 @@ class _TagReader(HTMLParser):
 
 
 def _cut(text: str) -> str:
-    """Text in one line of 40 characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 40 else f"{flat[:39]}…"

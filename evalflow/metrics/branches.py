@@ -136,7 +136,6 @@ def _without(left: Left, branch: Branch, declared: Decided) -> Left:
 
 
 def _cut(interval: Interval, low: float, high: float, *, whole: bool) -> Iterator[Interval]:
-    """The parts of an interval outside low..high."""
     below, above = (low, -1), (high, 1)
     if whole:
         below = (math.ceil(low) - 1, 0) if math.isfinite(low) else below

@@ -154,7 +154,6 @@ def _by_name(calls: Sequence[ToolCall]) -> dict[str, list[int]]:
 
 
 def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: ArgumentRule, check_time: Check) -> Matrix:
-    """The same for calls of one tool."""
     anything = np.array([call.arguments is None for call in expected])
     fits = np.ones((len(expected), len(actual)), dtype=bool)
     if rule.arguments == "ignore" or anything.all():
@@ -191,7 +190,6 @@ def _at(path: str, arguments: Mapping[str, object]) -> object:
 
 
 def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentRule, check_time: Check) -> Matrix:
-    """Which values are equal as JSON, numbers and texts by the rule. Two absent values are equal."""
     check_time()
     values, rows, limits = (*expected, *actual), len(expected), rule.limits
     numbers: list[list[float]] = [[] for _ in values]

@@ -86,7 +86,6 @@ def _kept(step: StepConfig, prompts: Prompts) -> str:
 
 
 def _reply(step: StepConfig, model: type[BaseModel], reply: object) -> object:
-    """A reply as the judge writes it: a step with `one_per` numbers its replies."""
     if step.one_per is None:
         return json.loads(model.model_validate(reply).model_dump_json())
     if not is_sequence(reply):

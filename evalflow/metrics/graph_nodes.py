@@ -143,7 +143,6 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
 
 
 def _shape_problems(node: GraphNode, key: str) -> Iterator[Problem]:
-    """Missing and superfluous keys of one node."""
     acts = [act for act in ("prompt", "check", "rule") if getattr(node, act) is not None]
     if len(acts) != 1:
         has = " and ".join(acts) or "none of them"
@@ -169,7 +168,6 @@ def _shape_problems(node: GraphNode, key: str) -> Iterator[Problem]:
 
 
 def _decided(node: GraphNode) -> Decided:
-    """The type of the value that selects the branch; ValueError if there is none."""
     if node.check:
         return BoolType(type="bool")
     if node.rule:
@@ -193,7 +191,6 @@ def _decided(node: GraphNode) -> Decided:
 
 
 def _way_problems(node: GraphNode, config: GraphMetricConfig, key: str) -> Iterator[Problem]:
-    """Nodes and branches that lead nowhere, or to two places."""
     own = [name for name in ("branches", "next", "score") if getattr(node, name) is not None]
     if len(own) > 1:
         yield Problem(

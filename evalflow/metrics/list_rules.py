@@ -89,7 +89,6 @@ class ListRule(Strict):
         return Result(self.when_empty, self.when_empty)
 
     def _nothing(self, listed: Rows) -> str:
-        """Why no item counts; "" if some do."""
         return "" if listed.rows else f"there are no {listed.noun}"
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
@@ -123,7 +122,6 @@ class HitRule(ListRule):
 
     @property
     def denominator(self) -> Sequence[object] | None:
-        """The values of the items that count; None: all."""
         return None
 
     def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
@@ -277,7 +275,6 @@ class NumberListRule(ListRule):
             yield from number_problems(declared, where)
 
     def _to_unit(self, replies: Replies) -> Callable[[Any], float]:
-        """The function from a cell to 0..1."""
         if self.values is not None:
             return self.values.__getitem__
         declared = self._declared({name: reply.step for name, reply in replies.items()})

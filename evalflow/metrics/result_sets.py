@@ -87,7 +87,6 @@ def _paired(ours: Sequence[Row], theirs: Sequence[Row], tolerance: float) -> lis
 
 
 def _shape(row: Row) -> Row:
-    """The row with a marker in place of each number, which cannot be a cell's value."""
     return tuple(("number",) if _is_number(cell) else cell for cell in row)
 
 

@@ -139,7 +139,6 @@ def _worst(run: Reported) -> list[WorstCase]:
 
 
 def _people(run: Reported) -> pl.DataFrame | None:
-    """People's labels of the run's answers."""
     return run.calibration.people if run.calibration else None
 
 
@@ -167,7 +166,6 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
 
 
 def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
-    """Label and text of the details over all tags that have no picture."""
     notes: list[tuple[str, str]] = []
     parts = varying(map(DetailSeries.of, details))
     for detail in details:

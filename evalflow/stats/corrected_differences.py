@@ -234,7 +234,6 @@ class _Means:
         return _Means(values, spread, np.maximum(self.unseen, alone.unseen))
 
     def ends(self, units: int, *, bounded: bool) -> list[tuple[float | None, float | None]]:
-        """The intervals of the means, by t with one degree of freedom fewer than labelled units."""
         errors = np.sqrt((self.spread**2).sum(axis=0) + self.unseen)
         low, high = t_interval(self.values, errors, np.full(errors.size, units - 1.0))
         unsure = [not bounded and bool(unreliable(mean_skewness(of), units)) for of in self.spread.T]
@@ -256,7 +255,6 @@ class _Cases:
         return self._sample(known, self.table[:, one], self.labels[:, one], self._step(known, [one]))
 
     def pair(self, known: Bools, a: int, b: int) -> Sample:
-        """Return a sample of the differences, B minus A."""
         scores, labels = (side[:, b] - side[:, a] for side in (self.table, self.labels))
         return self._sample(known, scores, labels, self._step(known, [a, b]))
 
@@ -268,7 +266,6 @@ class _Cases:
         return sample(labels[known], scores[known], scores[~known], **units, step=step)
 
     def means(self, known: Bools, lambdas: Sequence[Floats]) -> _Means:
-        """The corrected means by these labels and lambdas, one array of shape (cases,) for each run."""
         groups = int(self.codes.max()) + 1
         parts = [self.influences(known[:, one], one, of, groups) for one, of in enumerate(lambdas)]
         missed = [unseen(s := self.run(known[:, one], one), s.mean(of)) for one, of in enumerate(lambdas)]
@@ -282,7 +279,6 @@ class _Cases:
         return self.means(known, [lambdas_of(self.run(own, one), seed)[0] for one, own in enumerate(known.T)])
 
     def level(self, one: int, seed: int) -> float:
-        """The value of `alone` for one run."""
         known: Bools = ~np.isnan(self.labels[:, one])
         if known.all():
             return float(self.labels[:, one].mean())

@@ -43,7 +43,6 @@ class Sample:
 
     @property
     def clustered(self) -> bool:
-        """Whether some cluster holds several labelled answers."""
         return self.labelled_units < self.labels.size
 
     def mean(self, values: Floats) -> float:
@@ -197,7 +196,6 @@ class SamplingBias:
 
     @property
     def has_power(self) -> bool:
-        """Whether there are enough clusters for the test."""
         return self.clusters is None or self.clusters >= FEW_LABELLED_CLUSTERS
 
 

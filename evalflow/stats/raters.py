@@ -128,12 +128,10 @@ def _several(ratings: ArrayLike, clusters: ArrayLike | None, seed: int) -> tuple
 
 
 def _draws(totals: Floats, size: int, seed: int) -> Floats:
-    """Column totals of resamples of the rows; none of a single cluster."""
     return totals[:0] if size < 2 else resample(totals, np.ones(len(totals), dtype=np.int64), seed)
 
 
 def _resampled(value: float, draws: Floats, n: int, size: int) -> Estimated:
-    """Return a value with the interval of its resamples."""
     if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
     found = percentile_interval(draws, bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers"), size)

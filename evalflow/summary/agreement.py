@@ -70,7 +70,6 @@ class Classes:
 
     @property
     def binary(self) -> bool:
-        """Whether there are two classes, 0 and 1."""
         return list(self.levels) == [0.0, 1.0]
 
     @property
@@ -81,7 +80,6 @@ class Classes:
 
     @property
     def tied(self) -> int:
-        """The number of answers on which people are tied."""
         return int((self.share < 1).sum()) // 2
 
     def matrix(self) -> list[list[float]]:
@@ -122,7 +120,6 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
 
 
 def _marks(labelled: pl.DataFrame) -> Floats:
-    """Every label of the answers."""
     marks = labelled["marks"].explode().to_numpy()
     return marks[~np.isnan(marks)]
 
@@ -236,7 +233,6 @@ class Raters:
 
     @property
     def alpha(self) -> Estimated:
-        """Krippendorff's alpha (interval) of people with each other."""
         return self.alphas.people
 
     def alt_document(self) -> dict[str, Any]:
@@ -465,7 +461,6 @@ def people_of(answers: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:
-    """Whether a label passes; null without a threshold."""
     found: pl.Expr = passes(pl.col("human"), pl.col("threshold"), higher_is_better=higher_is_better)
     return found
 

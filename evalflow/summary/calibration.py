@@ -187,12 +187,10 @@ class CalibrationRow:
 
     @property
     def all_tied(self) -> bool:
-        """Whether people are tied on each answer that they labelled."""
         return self.classes is not None and 0 < self.classes.tied == self.classes.agreed.size
 
     @property
     def biased_sample(self) -> bool:
-        """Whether the labelled answers are unlikely to be a random sample."""
         return bool(why_unusable("", self.sampling_bias, self.uneven))
 
     @property
@@ -256,7 +254,6 @@ def calibrate_scores(
 
 
 def _without_correction(row: CalibrationRow, why: str) -> CalibrationRow:
-    """The row with the means of judge and people, but without the corrected mean."""
     names = ("estimate", "low", "high", "std_error", "lambda_", "labels_saved", "finite_low", "finite_high")
     nothing = {**dict.fromkeys(names), "method": f"none: {why}"}
     rate = None if row.pass_rate is None else replace(row.pass_rate, **nothing)
@@ -264,7 +261,6 @@ def _without_correction(row: CalibrationRow, why: str) -> CalibrationRow:
 
 
 def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
-    """The scores of one of SERIES, in any state."""
     own = scores.filter(pl.col("member_of").is_null(), of_series(key)).select(*ANSWER, "status")
     return own.with_columns(pl.col("target_repeat").cast(pl.Int64)).collect(engine="streaming")
 
@@ -297,7 +293,6 @@ def _missing(
 
 
 def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
-    """Agreement of a row's scores with the labels that count in no mean; None if there are none."""
     own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
     if not own.height:
         return None

@@ -110,7 +110,6 @@ class Gate:
 
     @property
     def about(self) -> str:
-        """The metric and the tag, in the syntax of the gate's key."""
         if self.metric is None:
             return f"tag:{self.tag}"
         return self.metric if self.tag is None else f"{self.metric}@{self.tag}"
@@ -179,7 +178,6 @@ class GateResult:
 
     @property
     def passed(self) -> bool | None:
-        """True, False, or None if undecided."""
         return overall(row.passed for row in self.rows)
 
 
@@ -256,7 +254,6 @@ def _column(gate: Gate) -> str:
 
 
 def _by_row(gate: Gate, row: SummaryRow) -> GateRow:
-    """The gate's result by the numbers of a row."""
     from evalflow.stats.intervals import UNEVEN
 
     value = _column(gate)
@@ -342,7 +339,6 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> SummaryRow | None:
-    """The summary's row with the counts of the compared scores."""
     tag = pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     return next(iter(rows_of(summary.filter(tag, dataset=row.dataset, metric=row.metric, statistic="mean"))), None)
 

@@ -57,7 +57,6 @@ class MemberScores:
         return ["fail", "pass"] if self.threshold is not None else [f"{level:g}" for level in self.levels]
 
     def known(self) -> Bools:
-        """The labelled answers that all members scored."""
         return ~np.isnan(self.human) & ~np.isnan(self.scores).any(axis=1)
 
 
@@ -157,7 +156,6 @@ def member_scores(
 
 
 def _accepted(table: pl.DataFrame) -> Floats:
-    """The share of an answer's labels that pass; NaN without one."""
     return table["accepted"].fill_null(math.nan).to_numpy()
 
 

@@ -111,7 +111,6 @@ class Basis:
         return None if self.rate is None else flips_expected(self.rate, difference, self.correlation)
 
     def difference_variance(self, answers: float, judgements: float) -> float:
-        """Variance of one case's difference, without the effect of clusters."""
         noise = (run.noise(answers, judgements) for run in (self.other, self.scores))
         return paired_variance(self.difference_spread, *noise)
 
@@ -125,8 +124,6 @@ class Planner:
     _ratios: dict[str, float] = field(default_factory=dict[str, float])
 
     def cases_to_detect(self, difference: float, answers: float, judgements: float) -> int:
-        """Number of cases with which `compare` detects a true difference."""
-
         def simulated(first: float) -> float:
             pairs, bounded = self._pairs(difference), self.basis.differences.bounded
             at = math.sqrt(first)
@@ -197,7 +194,6 @@ class Planner:
 
     @property
     def _exact(self) -> bool:
-        """Whether the typical width needs no simulation."""
         return self.basis.chance is None and self.basis.cases is not None and self.basis.cases.clusters is None
 
     @property

@@ -45,21 +45,17 @@ class PeoplePreference:
 
     @property
     def n(self) -> int:
-        """The labelled pairs."""
         return self.wins + self.losses + self.ties
 
     @property
     def verdict(self) -> Preference:
-        """Whether people prefer one run's answers."""
         return of_preference(self.share)
 
     @property
     def is_provisional(self) -> bool:
-        """Whether people may still label in one of the reviews."""
         return bool(self.unfinished)
 
     def document(self) -> dict[str, object]:
-        """As JSON."""
         names = ("wins", "losses", "ties", "unsure", "outdated", "declined", "population", "same")
         return {
             "run_a": self.pair[0],

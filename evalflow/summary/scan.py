@@ -105,7 +105,6 @@ class JournalReader:
                 at += len(block)
 
     def _spans(self, order: InputOrder) -> Offsets:
-        """Begin and end of the lines that count, in input order; shape (lines, 2)."""
         parts: list[pl.DataFrame] = []
         damaged: list[int] = []
         read = 0
@@ -140,7 +139,6 @@ class JournalReader:
         return (whole & known & possible & inside).fill_null(value=False)
 
     def _complete(self) -> list[pl.Expr]:
-        """The columns that lines leave out."""
         schema = journal_schema()
         absent = [pl.col(name).fill_null(pl.lit(value, schema[name])) for name, value in ABSENT.items()]
         return [pl.lit(self.run_id).alias("run_id"), *absent]
@@ -303,7 +301,6 @@ def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
 
 
 def _outcomes(composite: Composite, scores: _Scores) -> Iterator[tuple[int, Outcome]]:
-    """The composite's outcome in each repeat in which all of its parts have one."""
     sources = composite.sources
     if not all(name in scores for name in sources):
         return

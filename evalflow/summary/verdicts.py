@@ -230,7 +230,6 @@ class Replacement:
 
     @property
     def rate(self) -> float | None:
-        """The share of the people; None without a test."""
         return None if self.may is None else self.won / self.people
 
 

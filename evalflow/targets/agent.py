@@ -95,7 +95,6 @@ class AgentTarget(OpenAITarget):
         raise TargetError(LIMIT, _beyond(f"{self._limits.steps} steps", "steps"))
 
     async def _reply(self, messages: list[dict[str, object]], repeat: int) -> Completion:
-        """Return one reply of the model, with its usage."""
         request = self._client.request({"messages": messages, "tools": self._tools.declared})
         key = self._client.key(request, repeat)
         paid = partial(self._paid_step, request, key)
@@ -124,7 +123,6 @@ class _Episode:
         self._step = step
 
     def after(self, sent: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-        """The conversation so far, as the endpoint takes it."""
         return [*sent, *({key: message[key] for key in _SENT if key in message} for message in self.messages)]
 
     def add_step(self, completion: Completion) -> None:
@@ -150,7 +148,6 @@ class _Episode:
         self.spend += result.spend
 
     def expect_within_limits(self) -> None:
-        """Raise TargetError if a limit is reached."""
         try:
             reached = self._limits.reached(self.spend)
         except ValueError as unknown:

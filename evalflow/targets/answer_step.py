@@ -32,7 +32,6 @@ class Said:
 
     @property
     def about(self) -> dict[str, object]:
-        """Return the facts about the text as fields of an answer, without the text itself."""
         return {"thoughts": self.thoughts, "full_answer": self.full, "extracted": self.extracted}
 
 

@@ -100,7 +100,6 @@ def _as_text(value: object) -> str:
 
 
 def _as_json(value: object) -> str:
-    """The JSON of a value, with its numbers as they were written."""
     if isinstance(value, WrittenFloat):
         return value.text
     if is_list(value):
@@ -115,7 +114,6 @@ _DECODER = json.JSONDecoder(parse_float=WrittenFloat, parse_constant=refuse_cons
 
 
 def _document(text: str) -> object:
-    """The object or list in a JSON text; None if it is something else."""
     try:
         value: object = _DECODER.decode(mended(text.encode("utf-8", "replace")).decode().lstrip("\ufeff"))
     except (ValueError, RecursionError):

@@ -200,8 +200,6 @@ class _Conversation(Connector):
 
 
 class _Request:
-    """A request that is made of templates."""
-
     def __init__(self, config: OpenConfig, where: str, prompts: Prompts, names: tuple[str, ...]) -> None:
         self.method: Method = config.method
         self.path = _PathTemplate(config.url, f"{where}.url", prompts, names)
@@ -252,7 +250,6 @@ class _Conditions:
         ]
 
     def hold(self, document: object) -> bool:
-        """Whether each path has one of its values; False without any condition."""
         return bool(self._conditions) and all(
             any(_same(match, value) for match in path.matches(document) for value in values)
             for path, values in self._conditions
@@ -276,7 +273,6 @@ def _counting(sent: int) -> Generator[None]:
 
 
 def _same(match: object, value: object) -> bool:
-    """Whether two JSON values are equal; 1 is not true."""
     return isinstance(match, bool) == isinstance(value, bool) and match == value
 
 

@@ -106,7 +106,6 @@ class StreamReader:
         return {"answer": "".join(texts), "events": values}
 
     def _value(self, data: str) -> object:
-        """The data of an event: JSON, else its text."""
         value = _parsed(data)
         if value is data and (self._config.format == "jsonl" or data.lstrip().startswith(("{", "["))):
             what = f"an event is not JSON, so the stream may have been cut off: {excerpt(data.encode())}"

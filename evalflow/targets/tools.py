@@ -64,7 +64,6 @@ class Toolbox:
 
     @property
     def declared(self) -> list[dict[str, object]]:
-        """The tools as a chat request names them."""
         return [
             {
                 "type": "function",

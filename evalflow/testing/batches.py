@@ -198,7 +198,6 @@ def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _chat_of_message(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message of Anthropic's as the chat request that a script expects."""
     params: Mapping[str, Any] = row["params"]
     tools = [
         {"type": "function", "function": {"name": one["name"], "parameters": one["input_schema"]}}
@@ -213,7 +212,6 @@ def _chat_of_message(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _chat_of_content(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A request of Gemini's as the chat request that a script expects."""
     request: Mapping[str, Any] = row["request"]
     system = request.get("systemInstruction", {}).get("parts", ())
     messages = [{"role": "system", "content": part["text"]} for part in system]
@@ -232,7 +230,6 @@ def _chat_of_content(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _generated(completion: Mapping[str, Any]) -> dict[str, object]:
-    """A chat completion as a reply of Gemini's."""
     message, usage = completion["choices"][0]["message"], completion["usage"]
     parts: list[dict[str, object]] = [{"text": message["content"]}] if message["content"] else []
     for call in message.get("tool_calls") or ():
@@ -249,7 +246,6 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _message(completion: Mapping[str, Any]) -> dict[str, object]:
-    """A chat completion as a message of Anthropic's."""
     message, usage = completion["choices"][0]["message"], completion["usage"]
     parts: list[dict[str, object]] = [{"type": "text", "text": message["content"]}] if message["content"] else []
     for call in message.get("tool_calls") or ():

@@ -83,7 +83,6 @@ class Request:
 
 
 def _texts(messages: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The text of each message, whose content is a string, null, or a list of parts."""
     texts: list[str] = []
     for message in messages:
         content = message.get("content") or ""
@@ -93,7 +92,6 @@ def _texts(messages: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _schemas(text: str) -> Iterable[Mapping[str, Any]]:
-    """JSON schemas of objects found in a text, in order."""
     decoder = json.JSONDecoder()
     start = text.find("{")
     while start >= 0:
@@ -440,7 +438,6 @@ class Instances:
 
 
 def _number(schema: Schema, *, whole: bool) -> int | float:
-    """The least allowed number; the greatest if there is only a negative upper bound; else zero."""
     step = 1 if whole else 0.5
     if "minimum" in schema:
         return schema["minimum"]

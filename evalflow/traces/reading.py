@@ -121,11 +121,9 @@ class TraceReading:
         return {name: int(count) for name, count in tokens.items() if count is not None}
 
     def cost_usd(self) -> float | None:
-        """The same of their cost."""
         return self._total(COST)
 
     def note_others(self, message: SpanMessage) -> None:
-        """Note the parts of a message that are not text."""
         for kind in message.others:
             what = kind if kind in _OTHER_PARTS else "other"
             reason = "only texts and tool calls are taken"

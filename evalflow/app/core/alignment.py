@@ -297,6 +297,5 @@ def rescored(run: SavedRun, answers: pl.DataFrame, after: SavedRun) -> pl.LazyFr
 
 
 def _names(run: SavedRun, answers: pl.DataFrame) -> dict[tuple[str, int], str]:
-    """Return the id of each answer as its own case."""
     single = run.manifest.config["repeats"]["target"] == 1
     return {key: key[0] if single else f"{key[0]} ({key[1] + 1})" for key in answers.select(_KEY).iter_rows()}

@@ -48,7 +48,6 @@ class ScriptChecks:
                 found[name, case.dataset][script] += 1
 
     def remarks(self) -> Iterator[str]:
-        """Return the scripts that each does not support, with the number of cases."""
         for role, named in (("judge", self._judges), ("embedder", self._embedders)):
             for (name, dataset), scripts in named.items():
                 yield (

@@ -82,7 +82,6 @@ def _boards(
     runs: Mapping[str, SavedRun],
     labels: ComparedLabels,
 ) -> Iterator[Leaderboard]:
-    """The boards of one dataset, metric and judge; `own` are its differences."""
     names: list[str] = rows["run"].unique(maintain_order=True).to_list()
     ranked = _comparable(names, {row.pair for row in own})
     traits = runs[names[0]].traits.get(about["metric"], Traits())
@@ -145,7 +144,6 @@ def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def _on(run: SavedRun, scores: pl.LazyFrame, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
-    """Summarise a run's scores of some cases, by the judge alone."""
     traits = run.traits.get(about["metric"], Traits(bounded=True))
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}

@@ -142,7 +142,6 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
 
 
 def _texts(found: FileProfile, columns: Sequence[str]) -> list[str]:
-    """Return the columns whose values are plain texts, not representations of other values."""
     typed = found.cases.read_as_text()
     kept = [one for one in columns if one in found.cases.variables and found.cases.variables[one].is_text]
     return [one for one in kept if one not in typed and one not in ABOUT_ANSWER]

@@ -74,7 +74,6 @@ def _self_judging(parts: Parts) -> Iterator[str]:
 
 
 def _sent_directly(parts: Parts, preparing: int) -> Iterator[str]:
-    """Return the calls that a run with batches sends directly."""
     target = parts.settings.run.target
     asks = parts.settings.run.generate and target.calls and not getattr(target, "batch", False)
     names = [parts.target.name] if asks else []

@@ -177,7 +177,6 @@ class OpenRun:
         )
 
     async def _runner(self, engine: AsyncExitStack, plan: RunPlan, sink: Sink) -> CaseRunner:
-        """What carries out the plan."""
         if self.engine.about:
             self.screen.engine_ready(self.engine.about)
         before = self.order.resumed

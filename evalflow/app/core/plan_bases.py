@@ -106,7 +106,6 @@ class _Slice:
 
     @property
     def population(self) -> Population:
-        """The scores that simulated runs draw from."""
         clusters = case_clusters(self.cases)
         codes = None if clusters is None else cluster_codes(clusters)
         return Population(self.cases["mean"].to_numpy(), codes, self.bounded)
@@ -249,7 +248,6 @@ def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
 
 
 def _name(key: Sequence[Any], slices: Any) -> str:
-    """The metric, with dataset, target and judge where they vary."""
     varying = [at for at in (0, 2, 3) if len({other[at] for other in slices if at < len(other)}) > 1]
     return " · ".join([key[1], *(key[at] for at in varying if at < len(key) and key[at])])
 
@@ -273,7 +271,6 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 
 def _costs(run: SavedRun) -> PilotCosts:
-    """Return a run's cost per answer, including the simulated user's turns, and per judgement."""
     total = run.manifest.full_cost
     cases = sum(facts.cases for facts in run.manifest.datasets.values())
     repeats = run.manifest.config["repeats"]

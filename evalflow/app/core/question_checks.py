@@ -43,7 +43,6 @@ class QuestionChecks:
             self._keep(case, _NONE)
 
     def problems(self) -> Iterator[Problem]:
-        """Cases whose question is empty, each with its place in the file."""
         found = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
         for place, problem in placed(self._parts.datasets, found):
             yield replace(problem, where=place or problem.where)
@@ -52,7 +51,6 @@ class QuestionChecks:
                 yield Problem(f"and {n:,} more cases like these", f"dataset.{name}")
 
     def remarks(self) -> Iterator[str]:
-        """Parts of messages that judges do not see."""
         for dataset, n in self._pictures.items():
             if n:
                 yield (

@@ -56,7 +56,6 @@ def write_sweep(
 
 
 def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any]:
-    """Requests, tokens, cost and time of all runs; None if a run's value is unknown."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [value for _, manifest, _ in runs if (value := getattr(manifest, key)) is not None]

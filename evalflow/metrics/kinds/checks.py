@@ -232,7 +232,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 yield f"custom check {identifier}", {"identifier": identifier}
 
     def _made(self, name: str, declared: Mapping[str, object], case: Case) -> CaseCheck:
-        """Build the metric of one check; _WrongCheckError if the check is invalid."""
         identifier = str(declared["identifier"])
         custom = self._custom.get(identifier)
         kind = custom.type if custom else identifier
@@ -298,7 +297,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return self._known[key]
 
     def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Weighted]:
-        """The checks of a group that are switched on."""
         found: list[Weighted] = []
         for position, check in enumerate(checks):
             if not check.enabled:
@@ -329,8 +327,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
 
 
 class _WrongCheckError(Exception):
-    """A check is invalid; `place` is the key path of the fault within the case's check."""
-
     def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
         self.problems = problems
         self.place = place

@@ -222,14 +222,11 @@ def _rouge_l(words_of: Words) -> Callable[[str, str], Likeness | None]:
 
 
 class _NoSynonyms:
-    """A WordNet that knows no word."""
-
     def synsets(self, word: str) -> Sequence[object]:
         return ()
 
 
 def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness | None]:
-    """The METEOR score as a function; LookupError if synonyms are wanted but WordNet is missing."""
     from nltk.corpus import wordnet  # pyright: ignore[reportMissingTypeStubs]
     from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
 

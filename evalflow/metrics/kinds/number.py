@@ -76,8 +76,6 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
 
 
 class _Read:
-    """The counts that the indices use."""
-
     def __init__(self, text: str) -> None:
         found = _WORD.findall(text) if is_plain(text) else words(text)
         self.words = len(found)

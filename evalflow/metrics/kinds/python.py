@@ -97,7 +97,6 @@ class PythonMetric(BaseMetric[PythonMetricConfig]):
 
 
 def _outcome(given: object, config: PythonMetricConfig) -> Outcome:
-    """The outcome for a callable's return value; ValueError if it is not valid."""
     if given is None:
         return Outcome(status="undefined", reason=f"{_name(config)} returned None")
     if isinstance(given, Outcome):
@@ -118,7 +117,6 @@ def _name(config: PythonMetricConfig) -> str:
 
 
 def _plain(number: object) -> object:
-    """The plain number of a NumPy scalar and the like."""
     item = getattr(number, "item", None)
     return item() if callable(item) else number
 

@@ -175,7 +175,6 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
     async def _results(
         self, scripts: Sequence[str], reference: str, answer: str, of: str
     ) -> tuple[ResultSet, ResultSet | str]:
-        """The results of both queries, or the fault of the answer's query; ValueError if anything else fails."""
         said = await self._run(scripts, [reference, answer])
         blamed: str | None = None
         if isinstance(said, str):  # the process was ended: find out which query did it
@@ -240,7 +239,6 @@ def is_ordered(query: str) -> bool:
 
 
 def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
-    """The right queries, without duplicates."""
     try:
         queries = [_query(one) for one in references_at(path, fields)]
     except ValueError as error:
@@ -249,7 +247,6 @@ def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
 
 
 def _query(value: object) -> str:
-    """The query in an answer: its only fenced block, or the whole text; ValueError if that is not one query."""
     text = written(value)
     if len(text) > LONGEST:
         raise ValueError(f"it has {len(text):,} characters; the maximum for a query is {LONGEST:,}")
@@ -273,7 +270,6 @@ def _declared(config: SqlMetricConfig) -> list[str]:
 
 
 def _is_file(declared: str) -> bool:
-    """Whether a text names a file instead of being SQL itself."""
     return Path(declared.strip()).suffix == ".sql" and "\n" not in declared.strip()
 
 
@@ -297,7 +293,6 @@ def _script(declared: str, where: str) -> str:
 
 
 def _fault(reply: Mapping[str, object]) -> str:
-    """The database's error message; "" if there was none."""
     return one_line(text_at(reply, "fault"), _TOLD) if "fault" in reply else ""
 
 
