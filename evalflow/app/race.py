@@ -34,8 +34,7 @@ from evalflow.report.comparison import Comparison, print_comparison
 from evalflow.report.comparison_page import write_comparison
 from evalflow.report.wording import counted, print_json, who_scored
 from evalflow.summary.case_changes import CaseChanges, changed_cells
-from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.families import adjusted
+from evalflow.summary.compare import ComparisonRow, adjusted
 from evalflow.summary.pairing import pair_scores
 
 _BOTS = "target.model=gpt-4.1,gpt-4.1-mini"

@@ -16,9 +16,9 @@ from evalflow.app.core.engines import close_engines
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
-from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
+from evalflow.config.surroundings import ENGINE_KINDS
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, unknown_name
 from evalflow.paths import conf_dirs, new_run_id

@@ -1,11 +1,12 @@
-"""The configuration of a run's engine, batches, OpenTelemetry export and other observers."""
+"""The configuration of a run's engine, batches, OpenTelemetry export and other observers; the kinds of both."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from evalflow.config.kinds import Kind, Kinds, lazily
 from evalflow.config.strict import Strict, matching
 
 TextToSend = Literal["none", "reasons", "all"]
@@ -80,3 +81,9 @@ class LocalEngineConfig(EngineConfig):
     """Executes the run in this process, on one core."""
 
     kind: Literal["local"] = "local"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+ENGINE_KINDS: Kinds[EngineConfig, Any] = Kinds(
+    "engine", {"local": Kind(LocalEngineConfig, lazily("evalflow.app.core.engines:LocalEngine"))}
+)
+OBSERVER_KINDS: Kinds[ObserverConfig, Any] = Kinds("observer", {})

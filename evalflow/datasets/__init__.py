@@ -12,7 +12,15 @@ from typing import Any
 
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
 from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row, rest_of
-from evalflow.datasets.conversations import answer_key, irregular, order_problems, with_question
+from evalflow.datasets.conversations import (
+    Answers,
+    answer_key,
+    each_turn,
+    irregular,
+    order_problems,
+    whole_conversation,
+    with_question,
+)
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import (
     CONVERTERS,
@@ -42,7 +50,6 @@ from evalflow.datasets.sources import (
     text_bytes,
     unreadable,
 )
-from evalflow.datasets.turns import Answers, each_turn, whole_conversation
 from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown

@@ -51,8 +51,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.summary.adjusted_means import AdjustedMean
 from evalflow.summary.case_changes import CaseChange, CaseChanges, MetricChange
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.families import Orders
+from evalflow.summary.compare import ComparisonRow, Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
 from evalflow.summary.preferences import PeoplePreference
 from evalflow.summary.verdicts import LEVEL

@@ -15,7 +15,7 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
-from evalflow.report.own_scale import HEAD, own_scale_cells
+from evalflow.report.numbers import HEAD, own_scale_cells
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
-from evalflow.report.own_scale import HEAD, own_scale_cells
+from evalflow.report.numbers import HEAD, own_scale_cells
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported, facts_by_title
 from evalflow.report.sentences import label_lines, of_run

@@ -9,10 +9,14 @@ from dataclasses import dataclass, field, replace
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.stats.paired import (
+    Adjustment,
     Difference,
+    adjust,
+    adjust_in_order,
     paired_difference,
     within_margin,
 )
+from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.changed import Attribution
 from evalflow.summary.figure_differences import (
@@ -36,7 +40,7 @@ from evalflow.summary.pairing import (
     with_people,
 )
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference, unseen_share
+from evalflow.summary.verdicts import Verdict, cases_to_decide, level_of_each, not_worse, of_difference, unseen_share
 
 NOT_OF_FIGURES = "labels correct means and pass rates of a metric only"
 """Why labels do not correct another statistic."""
@@ -385,3 +389,55 @@ def _same(one: Difference, other: Difference) -> bool:
     """Whether two differences are equal up to rounding, since a retrieval metric's score is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
+
+
+Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
+UNORDERED: Orders = {}
+
+
+def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders = UNORDERED) -> list[ComparisonRow]:
+    """Treat the rows as one family of tests: adds adjusted p-values and detectable differences.
+
+    Holm follows the orders.
+    """
+    made = [row for row in rows if row.found.p_value is not None]
+    p = [row.found.p_value or 0.0 for row in made]
+    after = _after(made, orders) if method == "holm" else [None] * len(made)
+    found = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
+    known = {id(row): float(value) for row, value in zip(made, found, strict=True)}
+    level = level_of_each(after.count(None))
+    return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
+
+
+def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
+    """The orders that apply: those of metrics in which some row is tested after another one."""
+    made = [row for row in rows if row.found.p_value is not None]
+    later = {row.metric for row, before in zip(made, _after(made, orders), strict=True) if before is not None}
+    return {name: order for name, order in orders.items() if name in later}
+
+
+def tests_in_order(rows: Sequence[ComparisonRow], orders: Orders) -> int:
+    """Number of rows that are tested after another one and therefore use its level."""
+    return len(rows) - _after(rows, orders).count(None)
+
+
+def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
+    """For each row, the position of the row that is tested before it."""
+    places = {(row.pair, row.dataset, row.metric, row.tag, row.statistic): at for at, row in enumerate(rows)}
+
+    def before(row: ComparisonRow) -> int | None:
+        order = [*orders.get(row.metric, ())]
+        if row.statistic not in order[1:]:
+            return None
+        one = order[order.index(row.statistic) - 1]
+        return places.get((row.pair, row.dataset, row.metric, row.tag, one))
+
+    return [before(row) for row in rows]
+
+
+def _detectable(row: ComparisonRow, level: float) -> float | None:
+    error, df = row.found.std_error, row.found.df
+    if error is None or df is None:
+        return None
+    least = detectable_difference(error, df=df, alpha=level)
+    return None if row.bounded and least > 1 else least

@@ -1,9 +1,10 @@
-"""The connector to a command: one process per case, without a shell."""
+"""The connectors to programs on this machine: a command, one process per case without a shell, or a Python callable."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,16 +13,18 @@ from pathlib import Path
 
 from pydantic_core import from_json
 
+from evalflow.calls.callables import Threads, called, imported, seen
 from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, NOT_STARTED, ProgramFault, run_program, stderr_in_words
-from evalflow.config.targets import CommandTargetConfig
-from evalflow.errors import Problem, TargetError, UserError
+from evalflow.config.targets import CommandTargetConfig, PythonTargetConfig
+from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.targets.request_body import Body, variables_of
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload, version_of
 from evalflow.values.jsonvalues import as_map, written
+from evalflow.values.pythonvalues import json_text, plain
 
 
 class CommandConnector(Connector):
@@ -84,3 +87,31 @@ def contents(argv: Sequence[str], cwd: str | None = None) -> Iterator[str]:
             if path.is_file():
                 with path.open("rb") as file:
                     yield hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class PythonConnector(Connector):
+    """Calls a coroutine function in the event loop, and any other callable in its own thread."""
+
+    def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
+        module, self._callable = imported(config.call)
+        self._calls = LimitedCalls(("python", config.call), config, session)
+        self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
+        self.identity = digest(["python", config.call, *seen(module, self._callable), *version_of(config.version)])
+        self.is_reusable = config.version is not None
+
+    async def ask(self, data: bytes) -> RawReply:
+        threaded = not inspect.iscoroutinefunction(self._callable)
+        return await self._calls.run(data, self._call, self._threads.room if threaded else None)
+
+    async def _call(self, data: bytes) -> bytes:
+        try:
+            reply = await called(self._callable, self._threads, from_json(data))
+        except TargetError:
+            raise
+        except CallError as error:
+            raise TargetError(error.error_type, str(error), spend=UNPRICED) from error
+        try:
+            return json_text(plain(reply)).encode()
+        except ValueError as error:
+            what = f"the callable returned a value that is not JSON: {error}"
+            raise TargetError("malformed", what, spend=UNPRICED) from None

@@ -87,7 +87,7 @@ def _service(
 
             connector = CommandConnector(config, prompts, session)
         case PythonTargetConfig():
-            from evalflow.targets.python import PythonConnector
+            from evalflow.targets.command import PythonConnector
 
             connector = PythonConnector(config, session)
         case HttpTargetConfig():
@@ -112,7 +112,7 @@ SIMULATOR_KINDS: Kinds[BaseSimulatorConfig, Simulator | None] = Kinds(
     "simulator",
     {
         "none": Kind(NoSimulatorConfig, lambda *_: None),
-        "scripted": Kind(ScriptedSimulatorConfig, lazily("evalflow.targets.simulator:ScriptedSimulator")),
-        "openai": Kind(OpenAISimulatorConfig, lazily("evalflow.targets.simulator:ModelSimulator")),
+        "scripted": Kind(ScriptedSimulatorConfig, lazily("evalflow.targets.simulated:ScriptedSimulator")),
+        "openai": Kind(OpenAISimulatorConfig, lazily("evalflow.targets.simulated:ModelSimulator")),
     },
 )

@@ -9,7 +9,7 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import case_to_row, read
-from evalflow.datasets.turns import Answers
+from evalflow.datasets.conversations import Answers
 from evalflow.metrics.case_fields import fields_of
 from evalflow.records import Case
 from evalflow.targets.recorded import recorded_answer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.metrics.lists import most_items
+from evalflow.metrics.chain import most_items
 
 NAMES = ", ".join(f"Name{number}" for number in range(60))
 

@@ -27,8 +27,7 @@ from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.sentences import of_run
 from evalflow.report.wording import headline_rows
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import ComparisonRow, compare_cases
-from evalflow.summary.families import adjusted
+from evalflow.summary.compare import ComparisonRow, adjusted, compare_cases
 from evalflow.summary.gates import Gate, GateResult, evaluate_gates
 from evalflow.summary.pairing import Traits, pair_scores
 from evalflow.summary.rows import GateOutcome

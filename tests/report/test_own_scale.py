@@ -12,8 +12,7 @@ from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.metrics.scale import own_bounds
 from evalflow.records.manifest import MetricFacts
 from evalflow.report.console import print_table
-from evalflow.report.numbers import numbers_table
-from evalflow.report.own_scale import own_scale_cells
+from evalflow.report.numbers import numbers_table, own_scale_cells
 from evalflow.summary.rows import SummaryRow
 
 

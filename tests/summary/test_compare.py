@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary.compare import ComparisonRow, compare_cases, compare_samples
-from evalflow.summary.families import adjusted, orders_used
+from evalflow.summary.compare import ComparisonRow, adjusted, compare_cases, compare_samples, orders_used
 from evalflow.summary.gates import Gate, evaluate_gates
 from evalflow.summary.pairing import Traits, pair_scores
 from evalflow.summary.rows import summary_schema

@@ -16,7 +16,7 @@ from evalflow.calls.client import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.records import Case, Context, Message
-from evalflow.targets.python import PythonConnector
+from evalflow.targets.command import PythonConnector
 from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
 

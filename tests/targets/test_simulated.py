@@ -13,8 +13,7 @@ from evalflow.errors import CallError, UserError
 from evalflow.records import Answer, Case, Message, SimulatedTurn, Spend, Usage
 from evalflow.targets.conversation import ConversationTarget, ending_of
 from evalflow.targets.recorded import blank
-from evalflow.targets.simulated import SimulatedConversations
-from evalflow.targets.simulator import SPOKE_AS_BOT, ScriptedSimulator
+from evalflow.targets.simulated import SPOKE_AS_BOT, ScriptedSimulator, SimulatedConversations
 from evalflow.values.jsonvalues import as_map
 from tests.targets.test_conversation import Parrot, said
 

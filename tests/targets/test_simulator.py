@@ -17,7 +17,7 @@ from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Message
 from evalflow.targets.registry import SIMULATOR_KINDS
-from evalflow.targets.simulator import ModelSimulator, UserTurn
+from evalflow.targets.simulated import ModelSimulator, UserTurn
 from evalflow.testing import Endpoint
 
 pytestmark = pytest.mark.anyio

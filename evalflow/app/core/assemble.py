@@ -22,12 +22,11 @@ from evalflow.calls.limiter import Limiters
 from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import SingleFlight
-from evalflow.config.engines import ENGINE_KINDS, OBSERVER_KINDS
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.parameters import secrets_among
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
-from evalflow.config.surroundings import ObserverConfig
+from evalflow.config.surroundings import ENGINE_KINDS, OBSERVER_KINDS, ObserverConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Composed, Settings, validate
 from evalflow.datasets.fields import field_map

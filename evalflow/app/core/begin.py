@@ -29,6 +29,7 @@ from evalflow.calls.objects import is_address
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.config.validate import Composed
+from evalflow.config.yaml_text import yaml_of
 from evalflow.engine import bookkeeping
 from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed
@@ -44,7 +45,7 @@ from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, shown, write_
 from evalflow.prompts import is_file_name
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
-from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
+from evalflow.records.manifest import PLANNED, CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
 from evalflow.summary.journal import bill_row
 from evalflow.values.pythonvalues import json_text
@@ -459,3 +460,17 @@ def _pinned(parts: Parts) -> dict[str, Any]:
         if borrowed := getattr(metric, "steps_from", None):
             config["metric"][parts.settings.keys["metric", name]]["steps_from"] = str(Path(borrowed).resolve())
     return config
+
+
+def write_plan(inspection: Inspection, folder: Path, run_id: str) -> None:
+    """Write the files by which `resume` starts the run: run.json, and `.hydra/` as a run of the command line has it.
+
+    UserError if the baseline that gates need is not a run, or measured something else.
+    """
+    manifest = described(inspection, run_id)
+    manifest = manifest.model_copy(update={"status": PLANNED, "process": 0, "folder": shown(folder)})
+    composed = inspection.parts.settings.composed
+    hydra = private_folder(folder / ".hydra")
+    write_atomically(hydra / "config.yaml", yaml_of(composed.storable))
+    write_atomically(hydra / "overrides.yaml", yaml_of(composed.overrides))
+    RunFolder(folder).write_manifest(manifest)

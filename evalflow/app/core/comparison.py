@@ -30,8 +30,15 @@ from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import ComparisonRow, compare_cases, compare_samples
-from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
+from evalflow.summary.compare import (
+    UNORDERED,
+    ComparisonRow,
+    Orders,
+    adjusted,
+    compare_cases,
+    compare_samples,
+    orders_used,
+)
 from evalflow.summary.gates import Gate
 from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
 from evalflow.summary.pairing import Pairing, Traits, pair_scores
@@ -264,7 +271,7 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
             said = f"the {who_scored(row.judge)} alone says {signed(row.judged.difference)}{alone}"
-            yield f"{where}: corrected by the labels of {_labelled(row)}; {said}"
+            yield f"{where}: corrected by the labels of {counted(row.labelled, 'case')} in each run; {said}"
     yield from dict.fromkeys(_uncorrected(row, rows, several=several) for row in rows if _corrects_nothing(row))
 
 
@@ -274,10 +281,6 @@ def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, sever
     statistic = "" if tuple(told) in ((), ("mean",)) else f", {' and '.join(told)}"
     pair = f", {row.pair[1]} against {row.pair[0]}" if several else ""
     return f"{row.dataset}, {row.metric}{statistic}{f', {row.tag}' if row.tag else ''}{pair}"
-
-
-def _labelled(row: ComparisonRow) -> str:
-    return f"{counted(row.labelled, 'case')} in each run"
 
 
 def _corrects_nothing(row: ComparisonRow) -> bool:
@@ -294,7 +297,8 @@ def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: 
     same = [one.statistic for one in own if _corrects_nothing(one) and one.uncorrected == row.uncorrected]
     where = _place(row, () if len(same) == len(own) else same, several=several)
     more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
-    return f"{where}: people labelled {_labelled(row)}, and correct nothing: {row.uncorrected}{more}"
+    people = f"people labelled {counted(row.labelled, 'case')} in each run"
+    return f"{where}: {people}, and correct nothing: {row.uncorrected}{more}"
 
 
 def _named_alike(pair: tuple[SavedRun, SavedRun]) -> str:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.calls.connections import Connections, variables_in
-from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import BaseSimulatorConfig, RunConfig, ScorerConfig, TargetConfig
-from evalflow.config.surroundings import EngineConfig
+from evalflow.config.surroundings import ENGINE_KINDS, EngineConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.config.yaml_text import interpolations, safe_yaml

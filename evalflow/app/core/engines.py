@@ -7,8 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from evalflow.config.engines import ENGINE_KINDS
-from evalflow.config.surroundings import EngineConfig
+from evalflow.config.surroundings import ENGINE_KINDS, EngineConfig
 from evalflow.engine.pipeline import Pipeline, RunPlan
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from evalflow.config.engines import OBSERVER_KINDS
-from evalflow.config.surroundings import ObserverConfig
+from evalflow.config.surroundings import OBSERVER_KINDS, ObserverConfig
 
 if TYPE_CHECKING:
     from evalflow.app.core.result_rules import ResultRules

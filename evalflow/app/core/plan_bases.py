@@ -22,9 +22,8 @@ from evalflow.stats.power import flips_expected
 from evalflow.stats.simulation import Population, guessed, unrelated
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.agreement import SERIES
-from evalflow.summary.compare import compare_cases
+from evalflow.summary.compare import compare_cases, tests_in_order
 from evalflow.summary.details import components_of
-from evalflow.summary.families import tests_in_order
 from evalflow.summary.pairing import pair_scores
 from evalflow.summary.plan import Basis, difference_variance
 from evalflow.summary.slices import case_clusters, find_units, own_cells, repeats_of, values_of

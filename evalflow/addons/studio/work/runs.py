@@ -35,8 +35,8 @@ from evalflow.addons.studio.work.space import (
 from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
+from evalflow.app.core.begin import write_plan
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.app.core.planned import write_plan
 from evalflow.app.core.rederive import MetricInRun, changed_at, metrics_in, searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.core.selection import TakenCases, chosen_cases

@@ -29,10 +29,9 @@ from evalflow.addons.studio.work.runs import Run, get_run
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.assemble import assemble, settings_of
-from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.begin import RunOrder, write_plan
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.labels import bound_labels
-from evalflow.app.core.planned import write_plan
 from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import SavedRun, declared_meaning, open_run
 from evalflow.app.core.taught import NewVersion, expect_prompts, texts_of
