@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from evalflow.datasets.fields import named_columns
 from evalflow.datasets.profile import Profile, in_words, type_line
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import default_name
+from evalflow.records import Case
 from evalflow.redaction import Redactor
 from evalflow.report.wording import literal, plain, print_json
 
@@ -28,7 +30,8 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate."""
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
-    found = _checked(examined(overrides, config_dir))
+    profiles = defaultdict[str, Profile](Profile)
+    found = _checked(examined(overrides, config_dir, lambda case: profiles[case.dataset].add(case)), profiles)
     if as_json:
         print_json(console, asdict(found))
     else:
@@ -36,9 +39,9 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     return 0
 
 
-def examined(overrides: Sequence[str], config_dir: Path | None) -> Inspection:
-    """What a run would be; UserError if it would be refused before its first request."""
-    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
+def examined(overrides: Sequence[str], config_dir: Path | None, *see: Callable[[Case], None]) -> Inspection:
+    """What a run would be; UserError if it would be refused before its first request. Each of `see` gets every case."""
+    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)), see=see)
     if found.parts.settings.run.baseline is not None:
         described(found)  # raises if the baseline is not a run to compare with
     return found
@@ -85,7 +88,7 @@ class _CaseProfile:
     lines: Sequence[str]
 
 
-def _checked(found: Inspection) -> _Checked:
+def _checked(found: Inspection, profiles: Mapping[str, Profile]) -> _Checked:
     rules = found.rules()
     settings = found.parts.settings
     public = Redactor(secrets_of(settings)).text
@@ -105,7 +108,7 @@ def _checked(found: Inspection) -> _Checked:
         ],
         gates=[f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
         scores=found.cells,
-        profiles={name: _profile(profile, found.parts.datasets[name]) for name, profile in found.profiles.items()},
+        profiles={name: _profile(profile, found.parts.datasets[name]) for name, profile in profiles.items()},
         notices=found.notices(),
         estimate=found.estimate,
         prices={name: price for name, price in found.parts.prices().items() if price},

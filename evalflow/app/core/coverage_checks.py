@@ -15,7 +15,7 @@ _EXCERPT = 500  # characters of each text used to detect its script
 
 
 class ScriptChecks:
-    """Checks every case once; texts in Latin letters, which all support, are skipped at once."""
+    """Checks every case, or one for several in the same script; Latin letters, which all support, are skipped."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -24,9 +24,9 @@ class ScriptChecks:
         self._embedders: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter[str])
         self._metrics: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter[str])
 
-    def add(self, case: Case) -> None:
-        self._cases[case.dataset] += 1
-        script = script_of(_read(case))
+    def add(self, case: Case, times: int = 1) -> None:
+        self._cases[case.dataset] += times
+        script = script_in(case)
         if script in (None, "Latin"):
             return
         judges: set[str] = set()
@@ -42,10 +42,10 @@ class ScriptChecks:
                 embedders |= set() if _knows(pair.embedder.info.scripts, script) else {pair.embedder.info.name}
             for metric in bound:
                 if script in metric.unknown_scripts:
-                    self._metrics[metric.name, case.dataset][script] += 1
+                    self._metrics[metric.name, case.dataset][script] += times
         for found, names in ((self._judges, judges), (self._embedders, embedders)):
             for name in names:
-                found[name, case.dataset][script] += 1
+                found[name, case.dataset][script] += times
 
     def remarks(self) -> Iterator[str]:
         for role, named in (("judge", self._judges), ("embedder", self._embedders)):
@@ -70,7 +70,7 @@ def _knows(scripts: frozenset[str] | None, script: str) -> bool:
     return scripts is None or script in scripts
 
 
-def _read(case: Case) -> str:
-    """Return excerpts of the texts that are compared and asked."""
+def script_in(case: Case) -> str | None:
+    """Return the script of excerpts of the texts that are compared and asked; None if they have no letters."""
     texts = [case.answer, *case.references[:1], *(one.text for one in (case.contexts or ())[:1]), case.question]
-    return "\n".join(text[:_EXCERPT] for text in texts if text)
+    return script_of("\n".join(text[:_EXCERPT] for text in texts if text))

@@ -20,7 +20,6 @@ from evalflow.config.simulators import SimulatorConfig
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
-from evalflow.engine.plan import case_digest
 from evalflow.errors import Meant, Problem, UserError, did_you_mean, quoted
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.case_fields import COSTS, fields_of, is_recorded, root
@@ -37,7 +36,7 @@ GENERATED = ("answer", "actual")  # the fields that a live target can fill; the 
 
 
 class DataChecks:
-    """Checks every case once, with little memory."""
+    """Checks every case, or one for several like it, with little memory."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -48,8 +47,6 @@ class DataChecks:
         self._applied: Counter[tuple[str, str]] = Counter()
         self._wrong_checks: list[tuple[Case, Problem]] = []
         self._offered: Counter[tuple[str, str, str]] = Counter()
-        self._seen: set[int] = set()
-        self._repeated: list[Case] = []
         self._sizes: Counter[str] = Counter()
         self._grouped: Counter[str] = Counter()
         self._recorded: Counter[str] = Counter()
@@ -60,31 +57,34 @@ class DataChecks:
         self._proposed = defaultdict[str, dict[str, str | None]](dict[str, str | None])
         self._texts: set[str] = set()  # datasets with a text, a number or texts under `expected`
 
-    def add(self, case: Case) -> None:
-        self._sizes[case.dataset] += 1
-        self._grouped[case.dataset] += case.group is not None
-        self._check_id(case)
+    def add(self, case: Case, times: int = 1) -> None:
+        self._sizes[case.dataset] += times
+        self._grouped[case.dataset] += times * (case.group is not None)
         if is_plain(case.expected) or is_texts(case.expected):
             self._texts.add(case.dataset)
         if case.index < SHOWN:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
         answer = placeholder_answer(self._run, case)
-        self._recorded[case.dataset] += is_recorded(case, answer)
+        self._recorded[case.dataset] += times * is_recorded(case, answer)
         if answer.recorded:
-            self._thoughts[case.dataset] += answer.thoughts is not None and "thoughts" not in case.vars
+            if answer.thoughts is not None and "thoughts" not in case.vars:
+                self._thoughts[case.dataset] += times
             if answer.extracted is False:
                 self._without_part[case.dataset].append(case.id)
         fields = fields_of(case, answer)
-        for metric, bound in self._bind(case):
+        for metric, bound in self._bind(case, times):
             for need in bound.config.needs:
                 self._wanted[case.dataset].setdefault((metric.name, need), metric)
-                self._present[case.dataset, metric.name, need] += look_up(need, fields) not in (None, {})
+                self._present[case.dataset, metric.name, need] += times * (look_up(need, fields) not in (None, {}))
             for name in getattr(bound.config, "optional", ()):
-                self._offered[case.dataset, metric.name, name] += look_up(name, fields) not in (None, {})
+                self._offered[case.dataset, metric.name, name] += times * (look_up(name, fields) not in (None, {}))
 
-    def problems(self) -> list[Problem]:
-        """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have."""
-        found = list(self._duplicates())
+    def problems(self, repeated: Sequence[Case]) -> list[Problem]:
+        """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have.
+
+        `repeated`: the first cases whose id an earlier case has.
+        """
+        found = list(self._duplicates(repeated))
         for place, problem in placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
             found.append(replace(problem, where=place or problem.where))
         for dataset in self._sizes:
@@ -121,7 +121,7 @@ class DataChecks:
             if not present and not self._may_come(name)
         ]
 
-    def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
+    def _bind(self, case: Case, times: int) -> list[tuple[Metric, Metric]]:
         found: list[tuple[Metric, Metric]] = []
         for metric in self._metrics[case.dataset]:
             try:
@@ -129,19 +129,13 @@ class DataChecks:
             except UserError as error:
                 self._wrong_checks += [(case, problem) for problem in error.problems]
                 continue
-            self._applied[case.dataset, metric.name] += len(bound)
+            self._applied[case.dataset, metric.name] += times * len(bound)
             found += [(metric, one) for one in bound]
         return found
 
-    def _check_id(self, case: Case) -> None:
-        digest = case_digest(case)
-        if digest in self._seen and len(self._repeated) < SHOWN:
-            self._repeated.append(case)
-        self._seen.add(digest)
-
-    def _duplicates(self) -> Iterator[Problem]:
-        for dataset in dict.fromkeys(case.dataset for case in self._repeated):
-            repeated = [case for case in self._repeated if case.dataset == dataset]
+    def _duplicates(self, cases: Sequence[Case]) -> Iterator[Problem]:
+        for dataset in dict.fromkeys(case.dataset for case in cases):
+            repeated = [case for case in cases if case.dataset == dataset]
             config, first = self._parts.datasets[dataset], dict[str, int]()
             for case in datasets.read(dataset, config):
                 if case.id not in first and any(case.id == other.id for other in repeated):
@@ -258,12 +252,12 @@ class ScenarioChecks:
         self._scenarios: Counter[str] = Counter()
         self._goals: dict[str, Case] = {}
 
-    def add(self, case: Case) -> None:
+    def add(self, case: Case, times: int = 1) -> None:
         if not is_generated(self._run, case):
             return
-        self._asked[case.dataset] += 1
+        self._asked[case.dataset] += times
         if case.scenario is not None:
-            self._scenarios[case.dataset] += 1
+            self._scenarios[case.dataset] += times
         elif not case.vars.keys().isdisjoint(OF_A_SCENARIO):
             self._goals.setdefault(case.dataset, case)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.assemble import Parts
+from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
 from evalflow.app.core.coverage_checks import ScriptChecks
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
@@ -20,16 +21,19 @@ from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.config.targets import AgentTargetConfig, HttpTargetConfig
 from evalflow.config.validate import Settings
-from evalflow.datasets.profile import Profile
 from evalflow.engine.plan import Draw
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
+from evalflow.metrics.base import BaseMetric
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Gate
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 SAMPLE = 20  # the number of cases of each dataset for which prompts are rendered
 
@@ -83,7 +87,6 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
-    profiles: defaultdict[str, Profile] = field(default_factory=lambda: defaultdict(Profile))  # of cases, by dataset
     reading: Sequence[str] = ()  # what was left out or changed in reading the data
     unread: Sequence[str] = ()  # cases that a judge or a metric does not score as expected; kept with the run
     # Scores of different sorts that would have the same name, by that name.
@@ -114,30 +117,33 @@ class Inspection:
         return self.draw.pick(self.offered)
 
 
-def inspect(parts: Parts) -> Inspection:
-    """Read all data and run all checks; nothing is sent. UserError lists every problem found."""
+def inspect(parts: Parts, kinds: CaseKinds | None = None, see: Sequence[Callable[[Case], None]] = ()) -> Inspection:
+    """Read all data and run all checks; nothing is sent. UserError lists every problem found.
+
+    `kinds` are known from another run of the same cases, or are filled for the next one. Each of `see` gets every case.
+    """
     run = parts.settings.run
     complete = None
     if run.baseline is not None and any(f"vars.{BASELINE}" in metric.needs for metric in run.metric.values()):
         from evalflow.app.core.comparison import BaselineAnswers
 
-        complete = BaselineAnswers(parts.settings).beside
+        complete, kinds = BaselineAnswers(parts.settings).beside, None
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
-    for case in found.offered:
-        checks.add(case)
-        scenarios.add(case)
-        questions.add(case)
-        found.profiles[case.dataset].add(case)
-        scripts.add(case)
-        found.draw.offer(case)
+    kinds, see = kinds or CaseKinds(), see if run.sample is None else (*see, found.draw.offer)
+    for case, times in kinds.of(found.offered, found.offered.notes, each=not _by_kind(parts), see=see):
+        checks.add(case, times)
+        scenarios.add(case, times)
+        questions.add(case, times)
+        scripts.add(case, times)
         if run.sample is None:
-            _count(found, estimator, labels, case)
+            _count(found, estimator, labels, case, times)
     for case in found.selected() if run.sample is not None else ():
         _count(found, estimator, labels, case)
     unusable = _add_composites(found)
-    problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems(), *scenarios.problems()]
+    problems = [*_judges_that_cannot(found), *checks.problems(kinds.repeated)]
+    problems += [*labels.problems(), *scenarios.problems()]
     problems += questions.problems()
     problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
@@ -153,7 +159,7 @@ def inspect(parts: Parts) -> Inspection:
     problems += [*found.rules().undecided(), *found.rules().unlookable()]
     found.labels_apply = labels.apply
     found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
-    found.reading = [line for name, notes in found.offered.notes.items() for line in notes.lines(name)]
+    found.reading = [line for name, notes in kinds.notes.items() for line in notes.lines(name)]
     found.unread = [*scripts.remarks()]
     if problems:
         raise UserError(problems)
@@ -173,11 +179,24 @@ def _add_composites(found: Inspection) -> list[Problem]:
     return [problem for problems in wrong.values() for problem in problems]
 
 
-def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: Case) -> None:
+def _by_kind(parts: Parts) -> bool:
+    """Whether no part of the run reads more of a case than its kind before it is asked."""
+    target = parts.settings.run.target
+    if target.extract is not None or getattr(target, "prompt", None) is not None:
+        return False
+    return all(
+        not getattr(metric.config, "custom", None)
+        if metric.config.kind == "checks"
+        else metric.parts or getattr(type(metric), "bind", None) is getattr(BaseMetric, "bind")  # noqa: B009
+        for metric in parts.metrics.values()
+    )
+
+
+def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: Case, times: int = 1) -> None:
     run = found.parts.settings.run
-    found.cases[case.dataset] += 1
-    found.labelled[case.dataset] += bool(case.labels)
-    found.scenarios += case.scenario is not None
+    found.cases[case.dataset] += times
+    found.labelled[case.dataset] += times * bool(case.labels)
+    found.scenarios += times * (case.scenario is not None)
     measured: dict[str, Metric] = {}
     for pair in found.parts.pairs:
         try:
@@ -187,7 +206,7 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
         if pair.metric.parts and pair.metric.config.covers(case.dataset):
             measured[pair.metric.name] = pair.metric
         for one, repeats in bound:
-            found.cells += repeats * run.repeats.target
+            found.cells += times * repeats * run.repeats.target
             measured[one.metric.name] = one.metric
             name, declared = one.metric.name, pair.metric.name
             known = found.scored.get(name)
@@ -449,7 +468,12 @@ def _add_calls(
 def _length(ask: Ask) -> int:
     if not ask.messages:  # texts to embed
         return sum(len(str(item)) for item in ask.items or ())
-    return len(str(ask.reply_model.model_json_schema())) + len(ask.text)
+    return _schema_length(ask.reply_model) + len(ask.text)
+
+
+@lru_cache(maxsize=100)
+def _schema_length(model: type[BaseModel]) -> int:
+    return len(str(model.model_json_schema()))
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:

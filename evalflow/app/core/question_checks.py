@@ -19,7 +19,7 @@ _NO_TEXT = "target.prompt gives it an empty message"
 
 
 class QuestionChecks:
-    """Checks every case once. A dataset with `allow_irregular` may have cases without a question."""
+    """Checks every case, or one for several like it. A dataset with `allow_irregular` may lack questions."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -30,17 +30,17 @@ class QuestionChecks:
         self._asked: Counter[str] = Counter()
         self._pictures: Counter[str] = Counter()
 
-    def add(self, case: Case) -> None:
-        self._pictures[case.dataset] += any(message.parts for message in case.messages)
+    def add(self, case: Case, times: int = 1) -> None:
+        self._pictures[case.dataset] += times * any(message.parts for message in case.messages)
         if self._parts.datasets[case.dataset].allow_irregular:
             return
         if self._prompt is not None and is_generated(self._run, case):
             if not self._prompt.text_for(case, unknown="-").strip():
-                self._keep(case, _NO_TEXT)
+                self._keep(case, _NO_TEXT, times)
         elif case.messages:
-            self._asked[case.dataset] += 1
+            self._asked[case.dataset] += times
         elif case.scenario is None:
-            self._keep(case, _NONE)
+            self._keep(case, _NONE, times)
 
     def problems(self) -> Iterator[Problem]:
         found = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
@@ -58,11 +58,11 @@ class QuestionChecks:
                     "chat completions gets them, judges read [image] in their place"
                 )
 
-    def _keep(self, case: Case, what: str) -> None:
+    def _keep(self, case: Case, what: str, times: int) -> None:
         if len(self._found) < SHOWN:
             self._found.append((case, what))
         else:
-            self._more[case.dataset, what] += 1
+            self._more[case.dataset, what] += times
 
     def _counts(self, dataset: str, what: str) -> bool:
         return what != _NONE or self._asked[dataset] > 0

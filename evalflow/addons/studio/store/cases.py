@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Text, bindparam, cast, delete, func, insert, or_, select, update
 
 from evalflow.addons.studio.store.rows import Query, Row, change, chunks, every, now, one, storable
 from evalflow.addons.studio.store.tables import answers, case_checks, case_tags, cases, datasets, runs
@@ -92,10 +92,26 @@ class CaseQuery:
 
 def bodies(connection: Connection, dataset: int, *, draft: bool) -> Iterator[dict[str, Any]]:
     """All drafts, or all active cases, of a dataset as rows of JSON lines, streamed."""
+    return _streamed(connection, cases.c.body, dataset, draft=draft)
+
+
+def texts(connection: Connection, dataset: int) -> Iterator[str]:
+    """All active cases of a dataset as the JSON texts that are stored, streamed."""
+    return _streamed(connection, cast(cases.c.body, Text), dataset, draft=False)
+
+
+def _streamed(connection: Connection, column: Any, dataset: int, *, draft: bool) -> Iterator[Any]:
     chosen = cases.c.dataset_id == dataset, cases.c.is_draft.is_(draft)
-    query = select(cases.c.body).where(*chosen).order_by(cases.c.position)
+    query = select(column).where(*chosen).order_by(cases.c.position)
     with connection.execution_options(yield_per=_AT_ONCE).execute(query) as result:  # closed even if read in part
         yield from result.scalars()
+
+
+def state(connection: Connection, dataset: int) -> tuple[object, ...]:
+    """What tells the cases of a dataset now from those that it had at another time, without reading their bodies."""
+    of = cases.c
+    versions = func.count(), func.max(of.id), func.sum(of.version), func.max(of.updated_at)
+    return tuple(connection.execute(select(*versions).where(of.dataset_id == dataset)).one())
 
 
 def get(connection: Connection, dataset: int, case: int) -> Row | None:

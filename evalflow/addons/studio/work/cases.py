@@ -155,6 +155,14 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
 
 
 @requires("read")
+def case_texts(space: Workspace, dataset: str) -> Iterator[str]:
+    """The active cases of a dataset in the database, as lines of JSON."""
+    row = own_row(space, dataset)
+    with space.database.reading() as connection:
+        yield from table.texts(connection, row["id"])
+
+
+@requires("read")
 def downloaded_rows(space: Workspace, dataset: str) -> Iterator[Mapping[str, Any]]:
     """The active cases as `case_rows`, in pages: slow readers keep no connection of the database."""
     pages = every_item(lambda cursor: list_cases(space, dataset, cursor, MAX_PAGE, draft=False))

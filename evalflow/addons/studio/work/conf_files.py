@@ -23,13 +23,17 @@ def write_root_keys(folder: Path, values: Mapping[str, object]) -> None:
     _write(folder / "conf" / "local" / "default.yaml", f"# @package _global_\n{yaml_of(values)}")
 
 
-def write_cases(folder: Path, dataset: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write the rows of a dataset as JSON lines."""
+def json_line(row: Mapping[str, object]) -> str:
+    """A case's row as a line of JSON."""
+    return json.dumps(row, ensure_ascii=True, allow_nan=False)
+
+
+def write_cases(folder: Path, dataset: str, lines: Iterable[str]) -> None:
+    """Write the rows of a dataset, given as JSON lines."""
     data = _data(folder, dataset)
     data.parent.mkdir(parents=True, exist_ok=True)
     with data.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
+        file.writelines(line + "\n" for line in lines)
 
 
 def data_keys(folder: Path, dataset: str) -> dict[str, object]:

@@ -12,9 +12,9 @@ from typing import Any, cast
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import Bot, get_bot
 from evalflow.addons.studio.work.case_choice import chosen_values, wrong_choices
-from evalflow.addons.studio.work.cases import case_rows
+from evalflow.addons.studio.work.cases import case_rows, case_texts
 from evalflow.addons.studio.work.checks import custom_checks
-from evalflow.addons.studio.work.conf_files import data_keys, write_cases, write_option, write_prompts
+from evalflow.addons.studio.work.conf_files import data_keys, json_line, write_cases, write_option, write_prompts
 from evalflow.addons.studio.work.datasets import Dataset, get_dataset
 from evalflow.addons.studio.work.definitions import declared, find_declared, remembered_content
 from evalflow.addons.studio.work.judges import named_judges, with_judge
@@ -37,9 +37,16 @@ BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", 
 class CountedRows:
     """Rows that are read again by each iteration, and counted."""
 
-    def __init__(self, read: Callable[[], Iterable[Mapping[str, object]]], count: int | None = None) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Mapping[str, object]]],
+        count: int | None = None,
+        lines: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
         self._read = read
         self._count = count
+        self.lines = lines or (lambda: map(json_line, self))
+        """Reads the rows as JSON lines."""
 
     def __iter__(self) -> Iterator[Mapping[str, object]]:
         count = 0
@@ -80,7 +87,7 @@ class Own:
         said = {("target", name): text for name, (text, _) in self.targets.items()}
         said |= {("judge", name): text for name, (text, _) in self.judges.items()}
         for name, (_, rows) in self.datasets.items():
-            write_cases(folder, name, rows)
+            write_cases(folder, name, rows.lines())
         for (group, name), values in self._options(folder):
             write_option(folder, group, name, values, said.get((group, name), ""))
         write_prompts(folder, self._prompts())
@@ -157,7 +164,11 @@ def own_of(
         datasets={
             one.name: (
                 titled({"description": one.description, "generates": one.generates}, one.name, one.title),
-                CountedRows(partial(case_rows, space, one.name), (one.cases or 0) - one.drafts),
+                CountedRows(
+                    partial(case_rows, space, one.name),
+                    (one.cases or 0) - one.drafts,
+                    partial(case_texts, space, one.name),
+                ),
             )
             for one in datasets
         },

@@ -11,15 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from evalflow import datasets as readers
+from evalflow.addons.studio.store import cases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.case_checks import AddedChecks, added_checks, may_have_checks
 from evalflow.addons.studio.work.case_choice import KEYS
-from evalflow.addons.studio.work.conf_files import data_keys, write_cases, write_option, write_prompts, write_root_keys
+from evalflow.addons.studio.work.conf_files import (
+    data_keys,
+    json_line,
+    write_cases,
+    write_option,
+    write_prompts,
+    write_root_keys,
+)
+from evalflow.addons.studio.work.datasets import own_row
 from evalflow.addons.studio.work.own_parts import CountedRows, Own, own_definitions, with_values
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace, refuse_elsewhere
 from evalflow.addons.studio.work.subjects import RunSubjects
 from evalflow.app.core.assemble import settings_of
+from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.app.core.cases import select
 from evalflow.config.load import compose, resolved
 from evalflow.config.schema import DatasetConfig
@@ -77,6 +87,10 @@ class _CaseRows:
         """Their number; reads them if it is unknown."""
         return self.cases.count or sum(1 for _ in self.cases)
 
+    def lines(self) -> Iterator[str]:
+        """The rows as JSON lines."""
+        return map(json_line, self)
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
@@ -87,6 +101,7 @@ class PlannedRun:
         rows: All cases of each dataset before selection, by the name in the request.
         settings: Validated, with these cases in memory.
         subjects: The subjects for links in problems.
+        kinds: Finds what checks know of the cases as they are now; it is kept from one estimate to the next.
         notices: For the person who starts it.
     """
 
@@ -94,6 +109,7 @@ class PlannedRun:
     rows: Mapping[str, CountedRows | _CaseRows]
     settings: Settings
     subjects: RunSubjects
+    kinds: Callable[[], CaseKinds]
     notices: Sequence[str] = ()
 
     @property
@@ -113,7 +129,7 @@ class PlannedRun:
         written: dict[str, DatasetConfig] = {}
         for name, dataset in self.settings.run.dataset.items():
             key = self.settings.keys["dataset", name]
-            write_cases(folder, key, self.rows[key])
+            write_cases(folder, key, self.rows[key].lines())
             written[name] = _frozen(dataset, folder, key)
             config["dataset"][key] = escaped(written[name].model_dump(exclude_defaults=True))
             write_option(folder, "dataset", key, config["dataset"][key])
@@ -185,19 +201,31 @@ def _planned(
         changes = added.values(changes) if added else changes
         settings = settings_of(compose(named.words(), unsaved=own.unsaved(changes)), programs=False)
         if known is not None:
-            return PlannedRun(named, known.rows, settings.with_datasets(known.settings.run.dataset), subjects)
+            settings = settings.with_datasets(known.settings.run.dataset)
+            return PlannedRun(named, known.rows, settings, subjects, known.kinds)
         rows, held = dict[str, CountedRows | _CaseRows](), dict[str, DatasetConfig]()
         for name, config in settings.run.dataset.items():
             key = settings.keys["dataset", name]
             frozen = _frozen(config, Path(), key)
             if key in own.datasets:
                 rows[key] = own.datasets[key][1]
-                cases = _KeptCases(partial(readers.read, name, readers.HeldDataset.of(frozen, rows[key])))
+                read = _KeptCases(partial(readers.read, name, readers.HeldDataset.of(frozen, rows[key])))
             else:
-                cases = _KeptCases(partial(readers.read, name, config))
-                rows[key] = _CaseRows(cases)
-            held[name] = readers.HeldDataset.of(frozen, rows[key], cases)
-        return PlannedRun(named, rows, settings.with_datasets(held), subjects)
+                read = _KeptCases(partial(readers.read, name, config))
+                rows[key] = _CaseRows(read)
+            held[name] = readers.HeldDataset.of(frozen, rows[key], read)
+        kinds = partial(_kinds, space, settings, own)
+        return PlannedRun(named, rows, settings.with_datasets(held), subjects, kinds)
+
+
+def _kinds(space: Workspace, settings: Settings, own: Own) -> CaseKinds:
+    """What is known of the cases as they are now. Files of conf/ are read each time."""
+    run, keys = settings.run, {settings.keys["dataset", name] for name in settings.run.dataset}
+    if not keys <= own.datasets.keys():
+        return CaseKinds()
+    states = [space.read(cases.state, own_row(space, key)["id"]) for key in sorted(keys)]
+    reading = [(name, config.model_dump_json()) for name, config in run.dataset.items()]
+    return space.kinds.get((*states, *reading, run.limit, run.generate), CaseKinds)
 
 
 def _frozen(config: DatasetConfig, folder: Path, key: str) -> DatasetConfig:

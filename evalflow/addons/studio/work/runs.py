@@ -36,6 +36,7 @@ from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
 from evalflow.app.core.begin import write_plan
+from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.rederive import MetricInRun, changed_at, metrics_in, searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
@@ -159,7 +160,7 @@ class RunEstimate:
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or written."""
     planned = plan(space, request)
-    found, need, budget = _inspected(space, planned, planned.settings)
+    found, need, budget = _inspected(space, planned, planned.settings, planned.kinds())
     estimate = found.estimate
     return RunEstimate(
         cases=dict(found.cases),
@@ -188,8 +189,10 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     folder = space.runs / _new_id(request)
     try:
         with planned.subjects.linked():
+            kinds = planned.kinds()
             frozen = planned.freeze(folder / "snapshot")
-        found, need, budget = _inspected(space, planned, frozen)
+        is_same = planned.kinds() is kinds  # else the cases have changed since, and are read again
+        found, need, budget = _inspected(space, planned, frozen, kinds if is_same else CaseKinds())
         keep_left_out(folder / "snapshot", _left_out(space, planned, found))
         keep_notices(folder / "snapshot", planned.notices)
         offered = leases.offer(budget, need)
@@ -398,13 +401,13 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 
 
 def _inspected(
-    space: Workspace, planned: PlannedRun, settings: Settings
+    space: Workspace, planned: PlannedRun, settings: Settings, kinds: CaseKinds
 ) -> tuple[Inspection, leases.Need, leases.ProjectBudget]:
     """The inspection of a run, as in `check`; what it needs, and what its project has."""
     budget = space.read(leases.read_budget, space.project_id)
     lease = Lease(id=0, **budget.limits.model_dump())
     with planned.subjects.linked():
-        found = inspect(assemble(settings, connections=space.allowed, lease=lease))
+        found = inspect(assemble(settings, connections=space.allowed, lease=lease), kinds)
     return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
 
 

@@ -24,6 +24,7 @@ from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.addons.studio.work.trials import TrialBudget
+from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
@@ -43,6 +44,8 @@ UNFINISHED = ".evalflow-restore"
 """A folder in a workspace that is being restored."""
 RANKINGS = 16
 """How many rankings to keep in memory, at 9 bytes an answer."""
+KINDS = 8
+"""For how many selections of cases to keep what checks know of them, up to a thousand cases of each."""
 State = tuple[tuple[str, int, int, int, int], ...]
 
 
@@ -175,6 +178,7 @@ class Workspace:
         identify: Who acts now. It raises SignedOutError once a session has ended, also for a page that is still open.
         remembered: Cached values composed from conf/.
         rankings: Of the answers of runs that have ended.
+        kinds: What checks know of the cases of runs that were estimated.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
         trials, asks: The turns of people who try something, and who wait for a bot or judge.
@@ -189,6 +193,7 @@ class Workspace:
     identify: Callable[[], Actor] = field(default=local_person, compare=False)
     remembered: Remembered = field(default_factory=Remembered, compare=False)
     rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
+    kinds: Recent[CaseKinds] = field(default_factory=lambda: Recent(KINDS), compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     trials: TrialBudget = field(default_factory=TrialBudget, compare=False)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from evalflow.addons.studio.store import cases as store
 from evalflow.addons.studio.store.schema import metadata
 from evalflow.addons.studio.work import bots, cases, datasets, definitions, judges, metrics, runs
 from evalflow.addons.studio.work.metrics import MetricDraft
@@ -104,6 +105,36 @@ def written(space: Workspace) -> tuple[dict[Path, int], dict[str, list[Any]]]:
         rows = {table.name: list(connection.execute(select(table))) for table in metadata.sorted_tables}
     places = [one for one in (space.root, *space.root.rglob("*")) if not one.name.startswith("evalflow.db")]
     return {one: one.stat().st_mtime_ns for one in places}, rows
+
+
+def test_cases_are_read_once_until_they_change(
+    space: Workspace, request_: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    bodies = store.bodies
+
+    def read(connection: Any, dataset: int, **more: Any) -> Any:
+        asked.append(dataset)
+        return bodies(connection, dataset, **more)
+
+    def estimated() -> tuple[int, bool]:
+        asked.clear()
+        return runs.estimate_run(space, request_).cases["mine"], bool(asked)
+
+    monkeypatch.setattr(store, "bodies", read)
+    assert [estimated(), estimated()] == [(1, True), (1, False)]
+    added = cases.add_case(space, "mine", {"question": "r?"})
+    assert [estimated(), estimated()] == [(2, True), (2, False)]
+    cases.update_case(space, "mine", added.id, added.version, {"question": "s?", "tags": ["t"]})
+    assert [estimated(), estimated()] == [(2, True), (2, False)]
+    cases.activate_cases(space, "mine", [added.id], draft=True)
+    assert [estimated(), estimated()] == [(1, True), (1, False)]
+    cases.activate_cases(space, "mine", [added.id])
+    asked.clear()
+    run = runs.create_run(space, request_)
+    frozen = (run.folder / "snapshot/data/mine.jsonl").read_text().splitlines()
+    assert [json.loads(line)["messages"][0]["content"] for line in frozen] == ["q?", "s?"]
+    assert (run.progress.expected, asked) == (4, [])
 
 
 def test_an_estimate_writes_nothing_and_tells_of_self_preference(
