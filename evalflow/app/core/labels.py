@@ -305,14 +305,21 @@ class ComparedLabels:
         return found
 
 
-def people_of_run(run: SavedRun) -> pl.DataFrame | None:
-    """People's labels of each labelled answer of a run, of `answers_of_people`; None without labels."""
+def people_of_run(run: SavedRun, thresholds: Mapping[str, float] | None = None) -> pl.DataFrame | None:
+    """People's labels of each labelled answer of a run, of `answers_of_people`; None without labels.
+
+    `thresholds` by metric replace the run's.
+    """
     from evalflow.summary.labelled_cells import answers_of_people  # late: few runs have labels
 
     labels = labels_of_run(run)
     if labels is None:
         return None
-    answers = labelled_scores(run.scores(), labels.frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
+    scores = run.scores()
+    if thresholds:
+        tried = pl.col("metric").replace_strict(thresholds, default=pl.col("threshold"), return_dtype=pl.Float64)
+        scores = scores.with_columns(threshold=tried)
+    answers = labelled_scores(scores, labels.frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
     return answers_of_people(answers, nothing_to_score(labels.frame))
 
 

@@ -1,9 +1,13 @@
-"""A run's results as a table: one row per answer, in a chosen order, and one cell per metric."""
+"""A run's results as a table: one row per answer, in a chosen order, and one cell per metric.
+
+Of an answer that people labelled on a metric, their score counts in place of the judge's, as in `cases --failed` and
+in reports.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,12 +28,15 @@ class ResultCell:
         status: scored; if a score is missing: error, undefined or skipped.
         passed: Whether all pass; None if no threshold applies or nothing was scored.
         n: The number of scores, including the judge's repeats.
+        is_by_people: Whether people's labels count; `judged` is then the mean of the scores.
     """
 
     score: float | None
     status: str
     passed: bool | None
     n: int
+    is_by_people: bool = False
+    judged: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +102,67 @@ def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
     }
     ranked = select(scores.c.position, *(column.label(name) for name, column in columns.items()))
     found = ranked.where(scores.c.run == run.run).group_by(scores.c.position).subquery()
-    query = select(found.c.position, found.c.counts).order_by(
+    query = select(*(found.c[name] for name in ("position", *columns))).order_by(
         (found.c.counts // _FAILED).desc(), found.c.errors.desc(), found.c.mean.asc().nulls_last(), found.c.position
     )
+    rows: Iterable[Sequence[Any]] = run.connection.execute(query)
+    if run.people:
+        labelled = _standings(run, scales)
+        rows = sorted((labelled.get(row[0], row) for row in rows), key=_urgency)
     order, marks = array("q"), bytearray()
-    for position, counts in run.connection.execute(query):
+    for position, counts, *_ in rows:
         order.append(position)
         marks.append((1 if counts >= _FAILED else 0) + (2 if counts % _FAILED else 0))
     return AnswerRanking(order, bytes(marks))
+
+
+def _urgency(row: Sequence[Any]) -> tuple[Any, ...]:
+    position, counts, errors, mean = row
+    return -(counts // _FAILED), -errors, mean is None, mean or 0.0, position
+
+
+def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence[Any]]:
+    """Position, counts, errors and mean of `rank_answers`, of the answers that people labelled."""
+    limits, found = _limits(run), dict[int, Sequence[Any]]()
+    for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
+        counted = [(row["metric"], *_counted(run, limits, row)) for row in rows]
+        passed = [one for _, _, one in counted]
+        means = [
+            score if scales[metric] else 1 - score
+            for metric, score, _ in counted
+            if score is not None and metric in scales
+        ]
+        counts = _FAILED * passed.count(False) + passed.count(True)
+        errors = sum(row["status"] == "error" for row in rows)
+        found[position] = position, counts, errors, sum(means) / len(means) if means else None
+    return found
+
+
+def _counted(
+    run: RunScores, limits: Mapping[tuple[str, str | None], Limit], row: Row
+) -> tuple[float | None, bool | None]:
+    """The score that counts, and whether it passes; as `counted_score` and `counted_pass` of the core."""
+    limit = limits.get((row["metric"], row["judge"])) if row["score"] is not None else None
+    people = run.people.get((row["position"], row["metric"]))
+    if people is not None:
+        return people.score, people.passed if limit is not None else None
+    passed = None if limit is None else passes(row["score"], limit.value, higher_is_better=limit.higher)
+    return row["score"], passed
+
+
+def _limits(run: RunScores) -> Mapping[tuple[str, str | None], Limit]:
+    return {(limit.metric, limit.judge): limit for limit in run.limits}
+
+
+def _scores_at(run: RunScores, positions: Collection[int]) -> dict[int, list[Row]]:
+    """The scores of the answers at these positions, without reasons and costs."""
+    columns = (scores.c[name] for name in ("position", "metric", "judge", "status", "score"))
+    light = select(*columns).where(scores.c.run == run.run).order_by(scores.c.position, scores.c.n)
+    found: dict[int, list[Row]] = {}
+    for some in chunks(positions, 500):
+        for row in every(run.connection, light.where(scores.c.position.in_(some))):
+            found.setdefault(row["position"], []).append(row)
+    return found
 
 
 def positions_in_order(
@@ -125,7 +185,16 @@ def positions_in_order(
         own = select(scores.c.position).where(scores.c.run == run.run, scores.c.metric == order.metric)
         ordered = own.group_by(scores.c.position).order_by(by_mean.nulls_last(), scores.c.position)
         found = run.connection.scalars(ordered)
+        if labelled := {place: one.score for (place, metric), one in run.people.items() if metric == order.metric}:
+            means = {row[0]: row[1] for row in run.connection.execute(ordered.add_columns(mean))}
+            found = _by_mean(means | labelled, order.by)
     return list(found) if matching is None else [position for position in found if position in matching]
+
+
+def _by_mean(means: Mapping[int, float | None], by: str) -> list[int]:
+    """The positions of the means, lowest or highest first; those without one last."""
+    sign = 1 if by == "low" else -1
+    return sorted(means, key=lambda place: (means[place] is None, sign * (means[place] or 0.0), place))
 
 
 def _all(run: RunScores) -> Select[Any]:
@@ -140,7 +209,8 @@ def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerR
         parts.append(ranking().having(passed=wanted.passed))
     elif of_scores != ScoreFilter():
         query = select(scores.c.position).where(*run.conditions(of_scores)).distinct()
-        parts.append(set(run.connection.scalars(query)))
+        parts.append(set(run.connection.scalars(query)) - {position for position, _ in run.people})
+        parts[0].update(_labelled_matching(run, of_scores))
     if wanted.tag:
         parts.append(set[int](run.connection.scalars(run.tagged(wanted.tag))))
     if wanted.text:
@@ -148,22 +218,39 @@ def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerR
     return parts[0].intersection(*parts[1:]) if parts else None
 
 
+def _labelled_matching(run: RunScores, wanted: ScoreFilter) -> Iterator[int]:
+    """The positions of the answers that people labelled with a score that counts and matches a filter of scores."""
+    limits = _limits(run)
+    for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
+        for row in rows:
+            score, passed = _counted(run, limits, row)
+            status = "undefined" if score is None and row["status"] == "scored" else row["status"]
+            if (
+                wanted.metric in (None, row["metric"])
+                and wanted.status in (None, status)
+                and wanted.passed in (None, passed)
+                and (wanted.low is None or (score is not None and score >= wanted.low))
+                and (wanted.high is None or (score is not None and score <= wanted.high))
+            ):
+                yield position
+                break
+
+
 def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
     """The rows at these positions (at most a page), in this order."""
     here = answers.c.run == run.run, answers.c.position.in_(positions)
     found = {row["position"]: row for row in every(run.connection, select(answers).where(*here))}
-    columns = (scores.c[name] for name in ("position", "metric", "judge", "status", "score"))
-    light = select(*columns).where(scores.c.run == run.run, scores.c.position.in_(positions))
     grouped: dict[int, dict[str, list[Row]]] = {}
-    for row in every(run.connection, light.order_by(scores.c.position, scores.c.n)):
-        grouped.setdefault(row["position"], {}).setdefault(row["metric"], []).append(row)
-    limits = {(limit.metric, limit.judge): limit for limit in run.limits}
+    for place, rows in _scores_at(run, positions).items():
+        for row in rows:
+            grouped.setdefault(place, {}).setdefault(row["metric"], []).append(row)
+    limits = _limits(run)
     return [
         from_row(
             ResultRow,
             found[place],
             answer_error=found[place]["error"],
-            cells={metric: _cell(rows, limits) for metric, rows in grouped.get(place, {}).items()},
+            cells={metric: _cell(run, rows, limits) for metric, rows in grouped.get(place, {}).items()},
         )
         for place in positions
         if place in found
@@ -180,16 +267,23 @@ def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
     return list(found)
 
 
-def _cell(rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
-    scored = [row for row in rows if row["score"] is not None]
-    passed = [
-        passes(row["score"], limit.value, higher_is_better=limit.higher)
-        for row in scored
-        if (limit := limits.get((row["metric"], row["judge"]))) is not None
-    ]
+def _cell(run: RunScores, rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
+    counted = [_counted(run, limits, row) for row in rows]
+    passed = [one for _, one in counted if one is not None]
+    people = run.people.get((rows[0]["position"], rows[0]["metric"]))
+    status = next((row["status"] for row in rows if row["status"] != "scored"), "scored")
+    if people is not None:
+        status = "undefined" if people.score is None else "scored"
     return ResultCell(
-        score=sum(row["score"] for row in scored) / len(scored) if scored else None,
-        status=next((row["status"] for row in rows if row["status"] != "scored"), "scored"),
+        score=_mean([score for score, _ in counted]),
+        status=status,
         passed=all(passed) if passed else None,
         n=len(rows),
+        is_by_people=people is not None,
+        judged=None if people is None else _mean([row["score"] for row in rows]),
     )
+
+
+def _mean(scored: Sequence[float | None]) -> float | None:
+    known = [score for score in scored if score is not None]
+    return sum(known) / len(known) if known else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -126,6 +126,21 @@ class Score(CaseAnswer):
         return self.position, int(self.id.partition("-")[2])
 
 
+@dataclass(frozen=True, slots=True)
+class PeopleScore:
+    """What people's labels say of an answer on a metric. It counts in place of the answer's scores on it.
+
+    Attributes:
+        score: The mean of the labels; None if people found nothing to score.
+        passed: Whether at least half of the labels reach the threshold; None without one.
+    """
+
+    score: float | None
+    passed: bool | None
+
+
+People = Mapping[tuple[int, str], PeopleScore]
+"""People's scores, by the position of the answer and the metric."""
 MAX_RARE = 5000
 """More matches than this are found quickly in input order: of a million scores, 50 within the first 10,000 on
 average."""
@@ -133,11 +148,12 @@ average."""
 
 @dataclass(frozen=True, slots=True)
 class RunScores:
-    """The scores of one run."""
+    """The scores of one run. `people` are counted by the table of results only; see `results`."""
 
     connection: Connection
     run: int
     limits: Sequence[Limit] = ()
+    people: People = field(default_factory=dict[tuple[int, str], PeopleScore])
 
     def page(self, wanted: ScoreFilter, after: Place | None, limit: int, *, is_descending: bool = False) -> list[Score]:
         """Scores after a place, in input order or in reverse."""
@@ -215,6 +231,15 @@ class RunScores:
         query = select(answer_tags.c.tag, func.count()).where(answer_tags.c.run == self.run)
         found = self.connection.execute(query.group_by(answer_tags.c.tag).order_by(answer_tags.c.tag))
         return [(tag, number) for tag, number in found]
+
+    def places(self, cases: Collection[str]) -> dict[tuple[str, str, str, int], int]:
+        """The positions of the answers to the cases with these ids, by CELL."""
+        found: dict[tuple[str, str, str, int], int] = {}
+        query = select(*(answers.c[name] for name in CELL), answers.c.position).where(answers.c.run == self.run)
+        for some in chunks(cases, _AT_ONCE):
+            for *cell, position in self.connection.execute(query.where(answers.c.case_id.in_(some))):
+                found[cell[0], cell[1], cell[2], cell[3]] = position
+        return found
 
     def positions(self, dataset: str, case_id: str) -> list[int]:
         """The positions of the answers to a case. Slow: it scans every answer of the run."""

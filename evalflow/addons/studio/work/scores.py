@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,15 +11,20 @@ from typing import Any
 
 from evalflow.addons.studio.store import results, reviews
 from evalflow.addons.studio.store.results import ResultCell, ResultRow
-from evalflow.addons.studio.store.scores import Limit, RunScores, Score, ScoreFilter
+from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.store.scores import Limit, People, PeopleScore, RunScores, Score, ScoreFilter
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
 from evalflow.addons.studio.work.space import Page, Workspace, not_found
+from evalflow.app.core.labels import people_of_run
 from evalflow.app.core.rederive import metrics_in
+from evalflow.app.core.saved import open_run
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.summary.rows import SummaryRow, rows_of
 
+log = logging.getLogger(__name__)
 __all__ = ["ResultCell", "ResultRow", "Score", "ScoreFilter"]
 
 
@@ -55,6 +61,7 @@ class Distribution:
 
 MAX_PAGE = 500
 BINS = 20
+_HALF = 0.5
 _LARGEST = 2**31 - 1
 """The largest possible position."""
 
@@ -145,15 +152,15 @@ def order_results(
     """The positions of the answers that have a matching score, in the order of the results.
 
     `sort`: worst (most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1), input
-    (the order of the data), or low:METRIC or high:METRIC. `thresholds` by metric replace the run's.
+    (the order of the data), or low:METRIC or high:METRIC. `thresholds` by metric replace the run's. People's labels
+    count in place of the scores of the answers that they labelled.
     """
     by, _, metric = sort.partition(":")
     if by not in ("worst", "input") and not (by in ("low", "high") and metric):
         raise UserError(Problem(f"{sort!r} is not an order", "sort", "worst, input, low:METRIC or high:METRIC"))
     row = run_row(space, run_id)
     scales = {name: own.higher_is_better for name, own in metrics_in(row.facts).items() if own.bounded}
-    with space.database.reading() as connection:
-        scores = RunScores(connection, row.id, limits_of(row.facts, thresholds))
+    with _results_of(space, run_id, thresholds) as scores:
 
         def ranking() -> results.AnswerRanking:
             if row.state not in ENDED:
@@ -169,7 +176,7 @@ def read_results(
     space: Workspace, run_id: str, positions: Sequence[int], thresholds: Mapping[str, float] | None = None
 ) -> list[ResultRow]:
     """The answers at these positions with a cell for each metric, in this order."""
-    with _scores_of(space, run_id, thresholds) as scores:
+    with _results_of(space, run_id, thresholds) as scores:
         return results.result_rows(scores, positions)
 
 
@@ -259,6 +266,38 @@ def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | 
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         yield RunScores(connection, row.id, limits_of(row.facts, thresholds))
+
+
+@contextmanager
+def _results_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
+    """The scores of a run with people's, which count in the table of results.
+
+    The facts of a run say whether it has labels. If these cannot be read, its page says why, and the scores count.
+    """
+    row = run_row(space, run_id)
+    with _scores_of(space, run_id, thresholds) as scores:
+        if row.state in ENDED and any(one.get("n_labels") for one in row.facts.get("summary", ())):
+            key = (row.id, row.version, *scores.limits)
+            scores = replace(scores, people=space.labelled.get(key, lambda: _people(row, scores, thresholds)))
+        yield scores
+
+
+def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] | None) -> People:
+    try:
+        found = people_of_run(open_run(RunFolder(row.path)), thresholds)
+    except (UserError, OSError) as error:
+        log.warning("labels of %s cannot be read, so its scores count: %s", row.run_id, error)
+        return {}
+    people: dict[tuple[int, str], PeopleScore] = {}
+    rows = [] if found is None else found.to_dicts()
+    places = scores.places({one["case_id"] for one in rows})
+    for one in rows:
+        place = places.get((one["dataset"], one["case_id"], one["target"], one["target_repeat"]))
+        if place is not None:
+            share = one["accepted"]
+            passed = None if share is None else share >= _HALF
+            people[place, one["metric"]] = PeopleScore(one["human"], passed)
+    return people
 
 
 def limits_of(facts: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:

@@ -22,6 +22,7 @@ from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, defin
 from evalflow.addons.studio.store.results import AnswerRanking
 from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.store.scores import People
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.addons.studio.work.trials import TrialBudget
 from evalflow.app.core.case_kinds import CaseKinds
@@ -179,6 +180,7 @@ class Workspace:
         remembered: Cached values composed from conf/.
         rankings: Of the answers of runs that have ended.
         kinds: What checks know of the cases of runs that were estimated.
+        labelled: People's labels of them, as scores.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
         trials, asks: The turns of people who try something, and who wait for a bot or judge.
@@ -194,6 +196,7 @@ class Workspace:
     remembered: Remembered = field(default_factory=Remembered, compare=False)
     rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
     kinds: Recent[CaseKinds] = field(default_factory=lambda: Recent(KINDS), compare=False)
+    labelled: Recent[People] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     trials: TrialBudget = field(default_factory=TrialBudget, compare=False)

@@ -18,7 +18,7 @@ import pytest
 import evalflow
 from evalflow.addons.studio.work import bot_home, comparing
 from evalflow.addons.studio.work.runs import get_run
-from evalflow.addons.studio.work.scores import distribution
+from evalflow.addons.studio.work.scores import ScoreFilter, distribution, order_results, read_results
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.lazy import pl
 from evalflow.records import CASES
@@ -173,6 +173,34 @@ def test_the_comparison_of_two_runs(asked: Asked) -> None:
     page = (asked.program.folder / "compare.html") if (asked.program.folder / "compare.html").is_file() else None
     for text in [asked.program("compare", *names).stdout, *([page.read_text(encoding="utf-8")] if page else [])]:
         assert html.escape(rest["sentence"]) in text or rest["sentence"] in " ".join(text.split())
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_failed_and_the_worst_cases_are_those_of_people_where_they_labelled(asked: Asked, side: int) -> None:
+    run, folder = asked.runs[side], asked.folders[side]
+    for metric in ("grade", "fluff"):
+        shown = asked.program("cases", str(folder), "--failed", "--metric", metric, "--limit", "0", "--json").stdout
+        failed = {case["id"] for case in json.loads(shown)["cases"]}
+        wanted = [ScoreFilter(metric=metric, passed=False), ScoreFilter(metric=metric, status="error")]
+        positions = {place for one in wanted for place in order_results(asked.space, run, one, "input")}
+        assert {row.case_id for row in read_results(asked.space, run, sorted(positions))} == failed
+    order = order_results(asked.space, run)
+    rows = read_results(asked.space, run, order)
+    fails = [sum(cell.passed is False for cell in row.cells.values()) for row in rows]
+    assert fails == sorted(fails, reverse=True)
+    assert set(order_results(asked.space, run, ScoreFilter(passed=False))) == {
+        row.position for row, count in zip(rows, fails, strict=True) if count
+    }
+    by_people = [cell for row in rows for cell in row.cells.values() if cell.is_by_people]
+    assert by_people
+    assert any(cell.score != cell.judged for cell in by_people)
+    lowest = read_results(asked.space, run, order_results(asked.space, run, sort="low:grade"))
+    grades = [score for row in lowest if (score := row.cells["grade"].score) is not None]
+    assert grades == sorted(grades)
+    high = order_results(asked.space, run, ScoreFilter(metric="grade", passed=False), thresholds={"grade": 1.0})
+    tried = read_results(asked.space, run, high, {"grade": 1.0})
+    assert len(tried) > len(rows) / 2
+    assert all(row.cells["grade"].passed is False for row in tried)
 
 
 def test_a_run_of_a_tag_is_neither_last_time_nor_a_point_of_the_trend(asked: Asked) -> None:

@@ -32,6 +32,8 @@ _PAGE = "page"
 """The value of the checkbox of the whole page; the other boxes have positions."""
 _WORST = "Worst first: most failed scores, then most errors, then the lowest mean of the scores from 0 to 1."
 
+_BY_PEOPLE = "Outlined scores are people's labels; they count in place of the judge's."
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -176,6 +178,8 @@ class ResultTable:
         last = _last_page(self._order)
         of = f", page {self._page:,} of {last:,}" if last > 1 else ""
         hint = f" {_WORST}" if self.bar.query.order == "worst" and rows else ""
+        if any(cell.is_by_people for row in rows for cell in row.cells.values()):
+            hint += f" {_BY_PEOPLE}"
         self._count.set_text(f"{counted(len(self._order), 'result')}{of}.{hint}")
         self._before.set_enabled(self._page > 1)
         self._after.set_enabled(self._page < last)
@@ -363,6 +367,9 @@ def chip(cell: ResultCell) -> Sequence[Markup]:
     sign, word, tone = _SIGNS[cell.passed]
     shown = number(cell.score, 2)
     of = f", the mean of {cell.n:,}" if cell.n > 1 else ""
+    if cell.is_by_people:
+        tone, word = f"{tone} by-people", f"{word} by people"
+        of = f"; by the judge: {number(cell.judged, 2)}{of}"
     seen = markup("span", f"{sign} {shown}".strip(), cls=f"chip {tone}", title=f"{word}: {shown}{of}")
     return [seen, markup("span", word, cls="unseen")]
 
