@@ -52,9 +52,12 @@ def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[
 
 
 def other_titles(connection: Connection, project: int) -> list[Row]:
-    """Titles that differ from the name, in a project and of all projects: kind, bot (of a metric), name and title."""
+    """Titles that differ from the name, in a project and of all projects: kind, bot (of a metric), name and title.
+
+    Checks may have the same title, or none.
+    """
     queries: list[Query] = []
-    for kind in TITLED:
+    for kind in (*TITLED, "check"):
         found = table_of(kind)
         bot, name, source = sa.literal(""), found.c.name, found
         owner = found.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
@@ -62,7 +65,7 @@ def other_titles(connection: Connection, project: int) -> list[Row]:
             bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
             source, owner = found.join(bots), bots.c.project_id == project
         columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
-        queries.append(select(*columns).select_from(source).where(owner, found.c.title != found.c.name))
+        queries.append(select(*columns).select_from(source).where(owner, found.c.title.not_in(("", found.c.name))))
     return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
 
 

@@ -100,13 +100,20 @@ class Titles:
     given: Mapping[tuple[str, str, str], str]
 
     def of(self, kind: str, name: str, bot: str = "") -> str:
-        """The title of a bot, metric, dataset, judge or project; its name if it has no other title.
+        """The title of a bot, metric, dataset, judge, check or project; its name if it has no other title.
 
-        `bot`: whose metric it is; without one it is the library's.
+        `bot`: whose metric it is; without one it is the library's. Scores of a reusable check have its name, and a
+        number if a case repeats it. A bot may have its model behind a colon, as in the scores of a run.
         """
         if (kind, name) == ("metric", CASES):
             return "Cases that pass everything"
-        return self.given.get((kind, bot, name)) or self.given.get((kind, "", name)) or name
+        owner, (check, *number) = bot.partition(":")[0], name.split("#", 1)
+        found = self.given.get((kind, owner, name)) or self.given.get((kind, "", name))
+        if found is None and kind == "metric" and (title := self.given.get(("check", "", check))):
+            return " ".join([title, *number])
+        if found is None and kind == "bot" and ":" in name:
+            return self.given.get((kind, "", name.partition(":")[0])) or name
+        return found or name
 
 
 NO_TITLES = Titles({})

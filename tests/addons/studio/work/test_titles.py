@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.addons.studio.work import bots, datasets, judges, metrics, projects, trash
+from evalflow.addons.studio.work import bots, checks, datasets, judges, metrics, projects, trash
+from evalflow.addons.studio.work.checks import CheckDraft
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.titles import LONGEST_TITLE, checked_title, name_for, titles_of, titles_of_projects
@@ -87,6 +88,21 @@ def test_titles_stay_as_typed_and_are_shown_for_names(space: Workspace) -> None:
     assert (shown.of("dataset", "fragen"), shown.of("judge", "strict")) == ("Fragen – Köln", "Strict one")
     assert shown.of("project", "shop") == "Ladengeschäft"
     assert titles_of(space.in_project("shop")).of("bot", "kaigi") == "kaigi"
+
+
+def test_scores_have_the_titles_of_the_bot_with_its_model_and_of_the_check(space: Workspace) -> None:
+    bots.create_bot(space, "desk", RECORDED, title="Help desk")
+    metrics.create_metric(space, "desk", MetricDraft("polite", EXACT, title="Is it polite?"))
+    checks.create_check(space, CheckDraft("pounds", "string_matching", {"keyword": "pounds"}, "Names the currency"))
+    checks.create_check(space, CheckDraft("euros", "string_matching", {"keyword": "euros"}))
+    shown = titles_of(space)
+    assert shown.of("metric", "polite", "desk:model-7b") == "Is it polite?"
+    assert (shown.of("bot", "desk:model-7b"), shown.of("bot", "other:model-7b")) == ("Help desk", "other:model-7b")
+    assert [shown.of("metric", name, "desk") for name in ("pounds", "pounds#2", "euros")] == [
+        "Names the currency",
+        "Names the currency 2",
+        "euros",
+    ]
 
 
 def test_a_title_changes_without_the_name_and_a_renamed_bot_keeps_it(space: Workspace) -> None:
