@@ -16,7 +16,7 @@ from evalflow.addons.studio.web.pages.teaching import teaching_address
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, open_once, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.grading import grades_of, key_of, named
+from evalflow.addons.studio.web.ui.grading import Grade, grades_of, key_of, named
 from evalflow.addons.studio.web.ui.parts import (
     address,
     badge,
@@ -45,8 +45,9 @@ from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import command
+from evalflow.metrics.kinds.pairwise import VERDICTS
 from evalflow.report.calibration import Calibration, CorrectedRow
-from evalflow.report.comparison_sentences import preference_in_words
+from evalflow.report.comparison_sentences import SIDES, preference_in_words
 from evalflow.report.wording import counted, joined, number
 from evalflow.summary.preferences import PeoplePreference
 
@@ -88,7 +89,9 @@ def add() -> None:
             else:
                 build = partial(show_result, workspace, found)
                 _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
-            about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
+            about = (
+                "Choose the right grade and say why. It replaces the labels of the answer, not how far people agree."
+            )
             differing = partial(_disagreements, workspace, found)
             with ui.element("div") as place:
                 place.props["id"] = _DISAGREEMENTS
@@ -117,10 +120,6 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
     me = visitor().actor
     if review.state == "open" and me is not None and me.name in review.people:
         link_button("Label", desk_address(review.name), primary=True)
-    labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
-    for form, word in (("csv", "Labels (CSV)"), ("jsonl", "Labels (JSON lines)")):
-        made = link_button(word, address(labels, {"format": form}))
-        made.props["download"] = f"labels.{form}"
 
     async def change() -> None:
         if review.state == "open" and found.ties:
@@ -168,6 +167,11 @@ def _progress(review: Review, found: ReviewProgress) -> None:
             ui.link(f"{counted(found.ties, 'tie')} between people to decide", f"#{_DISAGREEMENTS}").classes("small")
         for one in found.agreement:
             text(_agreement(review, one), "p", "text")
+        labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
+        with ui.element("div").classes("actions"):
+            for form, word in (("csv", "Labels (CSV)"), ("jsonl", "Labels (JSON lines)")):
+                made = ui.link(word, address(labels, {"format": form})).classes("small")
+                made.props["download"] = f"labels.{form}"
 
 
 def _drawn(review: Review) -> str:
@@ -226,27 +230,40 @@ def _disagreement(
 ) -> ui.element:
     with ui.element("article").classes("card stack") as card:
         with ui.element("div").classes("actions"):
-            text(f"{metric.title} of answer {one.item + 1}", "h3")
+            text(f"{metric.title}, {'answer' if one.content.other is None else 'pair'} {one.item + 1}", "h3")
             if one.is_resolved:
                 badge("decided", "pass")
             else:
                 badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
         turns = [(turn["role"], turn["content"]) for turn in one.content.messages]
-        answers = [AnswerShown(text=one.content.answer)]
-        if one.content.other is not None:
-            answers.append(AnswerShown(title="Compared with", text=one.content.other))
+        first, other = one.content.answer, one.content.other
+        answers = [AnswerShown(text=first)]
+        if other is not None:
+            answers = [AnswerShown(title="First", text=first), AnswerShown(title="Second", text=other)]
         show_reading(Reading(turns=turns, answers=answers, without=""))
         with ui.element("ul"):
             for label in one.labels:
-                words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
+                words = joined(
+                    _in_words(metric, one, label.value), label.comment, "flagged" if label.is_flagged else ""
+                )
                 text(words, "li")
         if one.is_resolved:
-            text(" ".join((f"Decided: {named(metric.scale, one.resolved)}.", one.reason)), "p", "text")
+            text(" ".join((f"Decided: {_in_words(metric, one, one.resolved)}.", one.reason)), "p", "text")
             with fold("Decide again"), ui.element("div").classes("form"):
                 _deciding(workspace, review, metric, one)
         else:
             _deciding(workspace, review, metric, one, has_keys=has_keys)
     return card
+
+
+_IS_BETTER = {"first": "the first is better", "second": "the second is better", "tie": "both are equally good"}
+_OF_FIRST = {verdict: _IS_BETTER[place] for place, verdict in VERDICTS[0].items()}
+"""What a label of the first of two answers says in words."""
+
+
+def _in_words(metric: ReviewMetric, one: Disagreement, value: Grade | None) -> str:
+    of_pair = None if one.content.other is None else _OF_FIRST.get(str(value))
+    return capitalised(of_pair or named(metric.scale, value))
 
 
 def _deciding(
@@ -264,7 +281,7 @@ def _deciding(
     with ui.element("div").classes("actions").props("role=group") as choices:
         choices.props["aria-label"] = f"{metric.title} is"
         for place, (value, _) in enumerate(grades_of(metric.scale), 1):
-            made = button(named(metric.scale, value))
+            made = button(_in_words(metric, one, value))
             made.on_click(partial(decide, value, made))
             if has_keys and (key := key_of(metric.scale, value, place)):
                 made.props(f'data-key={key} aria-keyshortcuts={key} title="Key {key}"')
@@ -312,11 +329,12 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
 
 def _show_preference(review: Review, found: PeoplePreference, titles: Sequence[str]) -> None:
     with ui.element("article").classes("card stack"):
-        text(preference_in_words(found), "p", "text")
+        a, b = (title or run for run, title in zip(found.pair, titles, strict=True))
+        text(preference_in_words(found, (a, b) if a != b else SIDES), "p", "text")
         if found.n and found.is_provisional:
             text(_CLOSING, "p", "small muted")
-        a, b = (f"{run} ({title})" if title else run for run, title in zip(found.pair, titles, strict=True))
-        text(f"A is {a}, B is {b}.", "p", "small muted")
+        if a == b:
+            text(f"A is {found.pair[0]}, B is {found.pair[1]}.", "p", "small muted")
         with ui.element("div").classes("actions"):
             link_button("To the comparison", address("/compare", {"a": review.against, "b": review.run_id}))
 

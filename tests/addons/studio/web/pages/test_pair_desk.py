@@ -10,7 +10,8 @@ import pytest
 
 from evalflow.addons.studio.work import bots, cases, datasets, metrics, reviews
 from evalflow.addons.studio.work.metrics import MetricDraft
-from evalflow.addons.studio.work.review_results import review_labels
+from evalflow.addons.studio.work.review_desk import next_item, submit_item
+from evalflow.addons.studio.work.review_results import disagreements, review_labels
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import list_runs
@@ -19,6 +20,7 @@ from tests.addons.studio.web.conftest import Fits, Server, working_in
 from tests.addons.studio.web.finished import EVIL, finish_runs
 from tests.addons.studio.web.pages.conftest import paged
 from tests.addons.studio.work.test_pair_reviews import BETTER, prefers_the_new
+from tests.addons.studio.work.test_reviews import add_people, person
 from tests.finishing import finish
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -103,7 +105,8 @@ def test_people_are_asked_which_run_is_better_and_the_comparison_says_it(folder:
         page.keyboard.press("Control+Enter")
     page.get_by_text("All done, thank you").wait_for()
     page = visit("/reviews/Fees")
-    page.get_by_text(f"A is {before} ({RUNS[0]}), B is {after} ({RUNS[1]}).").wait_for()
+    page.get_by_text("prefer New prompt: its answer in 5 of 6 cases, that of As it was in 0").wait_for()
+    assert before not in page.locator("main").inner_text()
     fits(page, "result of a review of two runs")
     page.get_by_role("link", name="To the comparison").click()
     said = page.locator(".preferred")
@@ -115,7 +118,7 @@ def test_people_are_asked_which_run_is_better_and_the_comparison_says_it(folder:
     assert said.inner_text() == f"Provisional: people may still label. So far they {found}"
     page.get_by_role("link", name="Ask more people").wait_for()
     page.get_by_role("link", name="To the review Fees").click()
-    page.get_by_text(f"A is {before}").wait_for()
+    page.get_by_text("prefer New prompt").wait_for()
     page.get_by_role("button", name="Close the review").click()
     page.get_by_role("button", name="Reopen the review").wait_for()
     page = visit(compared)
@@ -138,3 +141,27 @@ def test_the_passages_of_both_answers_are_tabs_beside_them(folder: Path, visit: 
     fits(page, "contexts of two answers")
     page.keyboard.press("j")
     page.get_by_role("tab", name="Contexts 2", exact=True).wait_for()
+
+
+def test_a_disagreement_on_a_pair_says_which_answer_is_better(folder: Path, visit: Any, fits: Fits) -> None:
+    with working_in(folder) as space:
+        run = next(run.run_id for run in list_runs(space).items if run.bot == "desk")
+        add_people(space, {"ann": "annotator", "ben": "annotator"})
+        asked = {"size": 2, "people": ["ann", "ben"], "overlap": 1.0}
+        reviews.create_review(space, ReviewRequest(name="Two people", run_id=run, metrics=["better"], **asked))
+        for name, prefers in (("ann", "new"), ("ben", "old")):
+            me = person(space, name)
+            while (item := next_item(me, "Two people")) is not None:
+                submit_item(me, "Two people", item.item, {"better": "first" if prefers in item.answer else "second"})
+    page = visit("/reviews/Two people")
+    card = page.locator("article", has_text="Helps more, pair 1")
+    first, second = (card.locator(".pane.answered").nth(i) for i in (0, 1))
+    first.get_by_text("The new one: 4.").wait_for()
+    assert first.bounding_box()["y"] == second.bounding_box()["y"]
+    assert sorted(card.locator("li").all_inner_texts()) == ["The first is better", "The second is better"]
+    card.get_by_role("button", name="Both are equally good").wait_for()
+    fits(page, "a disagreement on a pair")
+    card.get_by_role("button", name="The first is better").click()
+    page.get_by_text("Decided: The first is better.").wait_for()
+    with working_in(folder) as space:
+        assert [one.resolved for one in disagreements(space, "Two people") if one.is_resolved] == ["win"]
