@@ -28,6 +28,7 @@ from evalflow.addons.studio.web.ui.parts import (
     address,
     badge,
     button,
+    capitalised,
     cell,
     empty,
     fold,
@@ -313,7 +314,7 @@ def _asking(found: Comparison, runs: tuple[Run, Run]) -> None:
     asked = address("/reviews/new", {"run": b, "against": a})
     link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
     for name in (name for one in found.preferences for name in one.unfinished):
-        link_button(f"To the review {name}", f"/reviews/{quote(name, safe='')}")
+        ui.link(f"To the review {name}", f"/reviews/{quote(name, safe='')}").classes("small")
 
 
 def _download(found: Comparison) -> None:
@@ -331,7 +332,7 @@ def _what_changed(found: Comparison, bot: str) -> None:
     metric = re.compile(rf"\bmetric ({'|'.join(map(re.escape, names))})(?!\w)")
     with section("What you changed"), ui.element("div").classes("card"):
         for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
-            text(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what), "h3")
+            text(capitalised(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what)), "h3")
             for _, name, before, after in own:
                 if name:
                     text(name, "p", "small muted")

@@ -59,9 +59,9 @@ async def budget_section(workspace: Workspace) -> None:
     budget = await to_thread.run_sync(budget_left, workspace)
     about = f"For all runs and trials of {budget.month}; the next month begins on {budget.renews_on:%-d %B} (UTC)."
     with section("Monthly budget", about):
-        for name, amount in (("Spent", budget.spent), ("Held by what is running", budget.leased)):
-            facts([(name, ", ".join(amount_in_words(unit, getattr(amount, unit)) for unit in UNITS))])
-        facts([("Left", left_in_words(budget) or "no limit")])
+        amounts = (("Spent", budget.spent), ("Held by what is running", budget.leased))
+        used = [(name, ", ".join(amount_in_words(unit, getattr(of, unit)) for unit in UNITS)) for name, of in amounts]
+        facts([*used, ("Left", left_in_words(budget) or "no limit")])
         if not may("own"):
             return
         _budget_form(workspace, budget)
