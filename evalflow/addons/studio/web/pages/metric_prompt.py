@@ -9,13 +9,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS
-from evalflow.addons.studio.web.ui.parts import plain_button, text
+from evalflow.addons.studio.web.ui.parts import fold, plain_button, text
 from evalflow.errors import UserError
-from evalflow.prompts import used_in
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts, used_in
 
 FILE = "grade.jinja"
 """The file name of a prompt that is written here, in the folder of its metric."""
@@ -47,6 +49,7 @@ _COMMENT = re.compile(r"\{#.*?(?:#\}|$)", re.DOTALL)
 _MARK = re.compile(r"\{[{%]|[}%]\}")
 _EXTENDS = re.compile(r"\{%-?\s*extends [^%]*%\}")
 _TEXT = re.compile(r'"[^"]*"|\'[^\']*\'')
+_INCLUDES = re.compile(r"\{%-?\s*(?:include|extends|import|from)\b")
 _IMPORTED = re.compile(r"\bimport\b.*\bfield\b", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[a-z_]\w*")
 _COLUMN = re.compile(r"(?<![\w.])vars(?:\.(\w+)\b(?!\s*\()|\[\s*[\"']([^\"',]+)[\"']\s*\])")
@@ -109,6 +112,19 @@ def _codes(prompt: str) -> Iterator[str]:
             start = None
 
 
+def _included(file: str, prompt: str) -> dict[str, str]:
+    """The templates that a prompt includes, imports or extends, and those of these, by name; UserError on a fault."""
+    prompts = Prompts(prompt_dirs(), {file: prompt}, isolated=True)
+    return {part: prompts.source(part) for part in prompts.parts(file) if part != file}
+
+
+def _written_out(prompt: str, name: str, content: str) -> str:
+    """The prompt with the text of an included template in its place."""
+    return re.sub(
+        rf"\{{%-?\s*include\s+[\"']{re.escape(name)}[\"']\s*-?%\}}\n?", lambda _: f"{content.rstrip()}\n", prompt
+    )
+
+
 class PromptField:
     """The field of a prompt, added to `fields`. `changed` is called with the text before each change.
 
@@ -124,6 +140,7 @@ class PromptField:
         followed: Callable[[], Any],
     ) -> None:
         self.file, self._changed, self._given, self._before = file, changed, prompt, prompt
+        self._followed = followed
         help = "All that the judge reads. What is in braces is filled in for each case."
         self.field = forms.area(forms.About("Prompt", help, required=True, code=True), _shown(prompt))
         fields["prompt"] = fields[FILE] = fields[file.rpartition("/")[2]] = self.field
@@ -132,6 +149,9 @@ class PromptField:
             for name, code in _INSERTED.items():
                 plain_button(name, partial(self._insert, code), "link")
         self._note = text("", classes="aside").props("aria-live=polite")
+        with fold("Shared texts that it includes") as self._shared:
+            self._texts = ui.element("div").classes("stack")
+        self._shared.on("toggle", self._show_shared, args=[])
         self.field.on_value_change(self._tell)
         self.field.on("update:model-value", followed, args=[], throttle=1.0, leading_events=False)
         self._show_note()
@@ -150,7 +170,31 @@ class PromptField:
         self._changed(before)
         self._show_note()
 
+    async def _show_shared(self) -> None:
+        """Show what the prompt includes, and offer to write it out, so that it can be changed for this metric alone."""
+        shown = str(self.field.value or "")
+        try:
+            found, fault = await to_thread.run_sync(_included, self.file, shown), ""
+        except UserError as error:
+            found, fault = {}, str(error.problems[0])
+        self._texts.clear()
+        with self._texts:
+            if fault:
+                text(fault, classes="fault")
+            for name, content in found.items():
+                with ui.element("div").classes("actions"):
+                    text(name.rpartition("/")[2].removesuffix(".jinja"), "h4")
+                    if (written := _written_out(shown, name, content)) != shown:
+                        plain_button("Write it into the prompt", partial(self._write_out, written), "link")
+                text(content, "pre", "card code-block").props("tabindex=0")
+
+    async def _write_out(self, written: str) -> None:
+        self.field.value = written
+        self._followed()
+        await self._show_shared()
+
     def _show_note(self) -> None:
+        self._shared.set_visibility(bool(_INCLUDES.search(str(self.field.value or ""))))
         column = "Write the name of the column in place of “column”, twice." if "vars.column" in self.source else ""
         unseen = (
             ""

@@ -12,6 +12,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.faults import reveal
+from evalflow.addons.studio.web.ui.metric_words import lacking_in_words
 from evalflow.addons.studio.web.ui.parts import READY_TO_USE, Latest, badge, button, facts, message, problems_of, text
 from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_scores
@@ -236,8 +237,8 @@ class TrialCard:
 
 def _show_preview(preview: PromptPreview) -> None:
     if preview.nothing:
-        hint = "Fill it in above and try again. Only “Try it” asks the bot, which may cost money."
-        message(f"Nothing to send yet: {preview.nothing}", hint)
+        hint = "Fill it in above and try again. Only “Try it” asks the bot for an answer, which may cost money."
+        message(f"Nothing to send yet: {lacking_in_words(preview.nothing)}", hint)
         return
     judge = f"{preview.judge} ({preview.nature})" if preview.judge else ""
     facts([("Judge", judge), ("Requests", str(sum(prompt.times for prompt in preview.prompts)))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -83,3 +84,17 @@ def needs_in_words(needs: Iterable[str]) -> str:
         known = CASE_FIELDS.get(root) or _OTHER_FIELDS.get(root)
         words.append(known.lower() if known else "a column of its own" if root == "vars" else root.replace("_", " "))
     return ", ".join(dict.fromkeys(words))
+
+
+_LACKS = re.compile(r"(?<=\bthe case has no )[a-z_.]+(?: and no [a-z_.]+)*\Z")
+
+
+def lacking_in_words(reason: str) -> str:
+    """A reason for a missing score, with the words that people know for the fields of a case.
+
+    >>> lacking_in_words("the case has no reference and no contexts")
+    'the case has no expected answer and no context'
+    """
+    return _LACKS.sub(
+        lambda found: " and no ".join(needs_in_words([one]) for one in found[0].split(" and no ")), reason
+    )

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.markdown import Prose, first_sentence
+from evalflow.addons.studio.web.ui.metric_words import lacking_in_words
 from evalflow.addons.studio.web.ui.parts import Tone, badge, capitalised, copyable, fill, fold, lazy_fold, markup, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.run_cases import JudgeCall, score_prompts
@@ -102,7 +103,7 @@ def status_badge(status: str) -> None:
 def why(score: Score) -> str:
     """The judge's reason, or why there is no score."""
     error = f"{score.error_type}: {score.error}" if score.error_type and score.error else score.error
-    return score.reason or error or score.answer_error or ""
+    return lacking_in_words(score.reason or error or score.answer_error or "")
 
 
 def _facts(score: Score) -> list[tuple[str, str]]:

@@ -117,6 +117,11 @@ def test_a_prompt_is_written_beside_what_the_judge_reads(visit: Callable[..., An
         assert "import" not in prompt.input_value()
         for name, value in (("Question", CASE["question"]), ("Answer", CASE["answer"])):
             field(page, name).fill(value)
+        page.get_by_text("Shared texts that it includes").click()
+        page.locator("pre", has_text="The score is a whole number from").wait_for()
+        page.get_by_role("button", name="Write it into the prompt").click()
+        page.get_by_text("Shared texts that it includes").wait_for(state="hidden")
+        assert "The score is a whole number from {{ scale.min }}" in prompt.input_value()
         page.get_by_text("Take a case, or add").click()
         field(page, "Expected answer").fill(CASE["reference"])
         press(page, "Show the prompt")
