@@ -275,6 +275,9 @@ def rescoring(
     storable = deepcopy(manifest.config)
     nothing = ("limit", "sample", "stop", "baseline", "objective", "gate", "copy_to")
     storable |= {"generate": False, **dict.fromkeys(nothing)}
+    if storable["target"]["kind"] != "recorded":
+        # Its judge may be the target's own model, which an interpolation names.
+        storable |= {"judge": deepcopy(composed_of(manifest).values["judge"]), "target": {"kind": "recorded"}}
     storable["repeats"]["target"] = 1
     if requests is not None:
         storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)

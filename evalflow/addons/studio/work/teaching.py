@@ -256,7 +256,8 @@ def _changes(plan: Teaching, after: SavedRun) -> dict[str, Any]:
 
 def _current(space: Workspace, plan: Teaching) -> tuple[str, MetricDefinition]:
     """The run's bot, and its metric as it is now: its own, or that of the library. NotFoundError if there is none."""
-    bot, key = plan.run.manifest.target.name, plan.run.manifest.metrics[plan.lesson.metric].key
+    run = get_run(space, plan.run.manifest.run_id)
+    bot, key = run.bot, plan.run.manifest.metrics[plan.lesson.metric].key
     BOTS.get(space, bot)
     try:
         return bot, get_metric(space, bot, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from evalflow.addons.studio.work.review_desk import next_item, submit_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import TakenError, Workspace
-from evalflow.testing import Endpoint
+from evalflow.testing import Endpoint, Request
 from tests.addons.studio.work.test_reviews import add_people, person
 from tests.cli.test_align import STYLES, examples_in, following, ignoring, style
 from tests.finishing import carry_out, finish
@@ -50,13 +51,19 @@ def answers(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def labelled(space: Workspace, url: str, count: int, people: dict[str, Role]) -> None:
-    """Define bot, judge, metric and cases, run them, and have one person label all answers of a review."""
+def labelled(space: Workspace, url: str, count: int, people: dict[str, Role], *, is_live: bool = False) -> None:
+    """Define bot, judge, metric and cases, run them, and have one person label all answers of a review.
+
+    A live bot gives the answers, and its own model judges them.
+    """
     judges.create_judge(space, "scripted", {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None})
-    bots.create_bot(space, BOT, {"kind": "recorded"}, "")
-    metrics.create_metric(space, BOT, MetricDraft(METRIC, RUBRIC))
+    model = {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None}
+    bots.create_bot(space, BOT, model if is_live else {"kind": "recorded"}, "")
+    definition = {name: value for name, value in RUBRIC.items() if not is_live or name != "judge"}
+    metrics.create_metric(space, BOT, MetricDraft(METRIC, definition))
     datasets.create_dataset(space, "cases", "")
-    cases.add_cases(space, "cases", answers(count))
+    known = [{**row, "answer": None} if is_live else row for row in answers(count)]
+    cases.add_cases(space, "cases", known)
     run = finish(space, RunRequest(BOT, ["cases"], [METRIC]))
     if people:
         add_people(space, people)
@@ -68,10 +75,10 @@ def labelled(space: Workspace, url: str, count: int, people: dict[str, Role]) ->
         submit_item(me, "r", found.item, {METRIC: STYLES[style(str(found.answer))]})
 
 
-def reviewed(space: Workspace, url: str, count: int = 66) -> Workspace:
+def reviewed(space: Workspace, url: str, count: int = 66, *, is_live: bool = False) -> Workspace:
     """The workspace of an editor, with a closed review of all answers."""
     connections.create_connection(space, "here", ConnectionDraft(url, networks=["127.0.0.0/8"]))
-    labelled(space, url, count, {"ann": "annotator", "eve": "editor"})
+    labelled(space, url, count, {"ann": "annotator", "eve": "editor"}, is_live=is_live)
     eve = person(space, "eve", "editor")
     [waiting] = teaching.teachings(eve, "r")
     assert "still labelling" in waiting.why_not
@@ -112,6 +119,26 @@ def test_a_judge_that_learns_is_measured_by_a_worker_and_saved(space: Workspace)
         again = finish(space, RunRequest(BOT, ["cases"], [METRIC]))
         assert len(examples_in(endpoint.requests[-1].text)) == 4
         assert again.state == "done"
+
+
+def test_the_model_of_a_live_bot_is_taught_to_judge_without_asking_the_bot_again(space: Workspace) -> None:
+    known = answers(66)
+
+    def replies(request: Request) -> Any:
+        if request.schema is not None:
+            return following(request)
+        [number] = re.findall(r"When is it, (\d+)", request.text)
+        return known[int(number)]["answer"]
+
+    with Endpoint(replies) as endpoint:
+        eve = reviewed(space, endpoint.url, is_live=True)
+        [plan] = teaching.teachings(eve, "r")
+        assert (plan.why_not, plan.held_out) == ("", 33)
+        asked = endpoint.count
+        carry_out(space, teaching.teach(eve, "r", METRIC).run_id)
+        assert all(request.schema is not None for request in endpoint.requests[asked:])
+        teaching.save_taught(eve, "r", METRIC)
+        assert get_metric(eve, BOT, METRIC).definition["version"] == 2
 
 
 def test_a_judge_that_does_not_get_better_is_not_saved(space: Workspace) -> None:
