@@ -451,13 +451,24 @@ def labelled_scores(
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
 
 
-def people_of(answers: pl.DataFrame) -> pl.DataFrame:
-    """People's mean `human` of each labelled case, and the share of labels that pass, `accepted`.
+def people_of(answers: pl.DataFrame, nothing: pl.DataFrame) -> pl.DataFrame:
+    """People's mean `human` of each labelled case, the share of labels that pass, `accepted`, and `human_undefined`.
 
-    By dataset, metric and case_id; `answers` are of `labelled_scores`.
+    By dataset, metric and case_id; `answers` are of `labelled_scores`, `nothing` of `nothing_to_score`. A case is
+    `human_undefined`, without the others, if people found nothing to score in each answer that they labelled.
     """
     key = ("dataset", "metric", "case_id")
-    return answers.drop_nulls("human").group_by(key).agg(pl.col("human", "accepted").mean())
+    scored = answers.drop_nulls("human").group_by(key).agg(pl.col("human", "accepted").mean())
+    empty = nothing.select(key).unique(maintain_order=True).join(scored, on=key, how="anti", maintain_order="left")
+    sides = (side.with_columns(human_undefined=pl.lit(value)) for side, value in ((scored, False), (empty, True)))
+    return pl.concat(sides, how="diagonal")
+
+
+def partly_labelled(answers: pl.DataFrame) -> int:
+    """The number of cases of which people labelled some of several answers on a metric, of `labelled_scores`."""
+    labelled = pl.col("human").is_not_null()
+    cases = answers.group_by("dataset", "metric", "case_id").agg(partly=labelled.any() & ~labelled.all())
+    return cases.filter("partly").select("dataset", "case_id").n_unique()
 
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:

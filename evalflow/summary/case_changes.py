@@ -26,7 +26,8 @@ _LEAST = 1e-9  # sort value if only one run has a score: after changed cases, be
 class MetricChange:
     """How the scores of a case differ in one metric. Scores are means over repeats; None if the run has none.
 
-    If people labelled both answers, scores, passes and change are those of their labels.
+    If people labelled both answers, scores, passes and change are those of their labels; None if they found nothing
+    to score.
     """
 
     metric: str
@@ -150,7 +151,7 @@ def changed_cells(
     rise = pl.col("score_b") - pl.col("score_a")
     change = pl.when(pl.col("metric").is_in(lower_is_better(metrics))).then(-rise).otherwise(rise)
     passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
-    labelled = pl.all_horizontal(pl.lit(by_labels), pl.col("human_a", "human_b").is_not_null())
+    labelled = pl.all_horizontal(pl.lit(by_labels), pl.col("human_undefined_a", "human_undefined_b").is_not_null())
     unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
     greatest = pl.max_horizontal(pl.col("change").abs().max().over("metric"), 1.0)
     lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
@@ -190,9 +191,14 @@ def changed_cells(
 
 
 def _by_people(labelled: pl.Expr) -> dict[str, pl.Expr]:
-    """The scores and passes of both runs, replaced by people's if known; passes only if the judge's score has one."""
+    """The scores and passes of both runs, replaced by people's if known; passes only if the judge's score has one.
+
+    An answer in which people found nothing to score has neither.
+    """
     scores = {f"score_{side}": pl.when(labelled).then(f"human_{side}").otherwise(f"score_{side}") for side in "ab"}
     judged = [pl.col(f"{name}_{side}").is_not_null() for name in ("passed", "accepted") for side in "ab"]
     both = pl.all_horizontal(labelled, *judged)
     accepted = {side: pl.col(f"accepted_{side}") >= _HALF for side in "ab"}
-    return scores | {f"passed_{side}": pl.when(both).then(accepted[side]).otherwise(f"passed_{side}") for side in "ab"}
+    passed = {side: pl.when(both).then(accepted[side]).otherwise(f"passed_{side}") for side in "ab"}
+    empty = {side: labelled & pl.col(f"human_undefined_{side}") for side in "ab"}
+    return scores | {f"passed_{side}": pl.when(~empty[side]).then(passed[side]) for side in "ab"}

@@ -24,22 +24,26 @@ class Pairing:
 
     # One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a, score_b,
     # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b,
-    # accepted_a, accepted_b (of `with_labels`).
+    # accepted_a, accepted_b, human_undefined_a, human_undefined_b (of `with_people`).
     cases: pl.DataFrame
     # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
     counts: pl.DataFrame
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
-    # Also the cases of both that one did not score: key, place (A's), score_*, passed_*, human_*, accepted_*.
+    # Also the cases of both that one did not score: key, place (A's), score_*, passed_*, and those of `with_people`.
     shared: pl.DataFrame
     whole: Pairing | None = None  # the pairing of cases that pass everything (`whole_cases`)
 
 
 def with_people(cases: pl.DataFrame, people: pl.DataFrame | None, side: str = "") -> pl.DataFrame:
-    """The cases with `human` and `accepted` of `people_of`; null without a label. Names end in `side`."""
-    names = {name: f"{name}{side}" for name in ("human", "accepted")}
+    """The cases with `human`, `accepted` and `human_undefined` of `people_of`; null without a label.
+
+    Names end in `side`.
+    """
+    types = {"human": pl.Float64(), "accepted": pl.Float64(), "human_undefined": pl.Boolean()}
     if people is None:
-        return cases.with_columns(pl.lit(None, pl.Float64).alias(name) for name in names.values())
-    return cases.join(people.rename(names), on=KEY, how="left", maintain_order="left")
+        return cases.with_columns(pl.lit(None, own).alias(f"{name}{side}") for name, own in types.items())
+    known = people.select(*KEY, *(pl.col(name).alias(f"{name}{side}") for name in types))
+    return cases.join(known, on=KEY, how="left", maintain_order="left")
 
 
 People = tuple["pl.DataFrame | None", "pl.DataFrame | None"]

@@ -118,7 +118,7 @@ def test_documents_list_flips_and_other_scores_of_metrics_without_pass_or_fail()
 
 
 def test_labels_of_both_answers_count_and_the_judge_is_told_beside_them() -> None:
-    known = {"dataset": "d", "metric": "good"}
+    known = {"dataset": "d", "metric": "good", "human_undefined": False}
     a = pl.DataFrame(
         [
             known | {"case_id": "flips", "human": 0.2, "accepted": 0.0},
@@ -138,6 +138,26 @@ def test_labels_of_both_answers_count_and_the_judge_is_told_beside_them() -> Non
             assert (flips["score_a"], flips["passed_a"], flips["judged"]) == (0.6, True, None)
         assert (rises["score_a"], rises["judged"]) == (0.2, None)  # nobody labelled it
         assert own["said"]["score_a"] == 0.9  # B's answer has no label
+
+
+def test_an_answer_in_which_people_found_nothing_to_score_has_no_score() -> None:
+    known = {"dataset": "d", "metric": "good", "case_id": "flips"}
+    said = pl.DataFrame([known | {"human": 0.8, "accepted": 1.0, "human_undefined": False}])
+    nothing = pl.DataFrame(
+        [known | {"human": None, "accepted": None, "human_undefined": True}],
+        schema_overrides={"human": pl.Float64, "accepted": pl.Float64},
+    )
+
+    def flips(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, Any]:
+        pairing = pair_scores(scored(A), scored(B), TRAITS, (a, b))
+        cells = changed_cells(pairing, TRAITS)
+        return cells.filter(metric="good", case_id="flips").row(0, named=True)
+
+    lost = flips(said, nothing)
+    assert (lost["score_a"], lost["score_b"], lost["passed_a"], lost["passed_b"]) == (0.8, None, True, None)
+    assert (lost["lost"], lost["worse"], lost["flipped"]) == (True, False, False)
+    none = flips(nothing, nothing)
+    assert (none["score_a"], none["score_b"], none["all"]) == (None, None, False)
 
 
 @given(st.lists(st.tuples(*[st.sampled_from([None, 0.0, 0.4, 0.5, 1.0])] * 6), min_size=1, max_size=12))

@@ -145,6 +145,7 @@ def test_labels_of_one_run_alone_correct_nothing_and_the_row_says_so(
 ):
     sides = [frame(table, [record(s, i) for i in range(30)], threshold) for s in (0.4, 0.6)]
     known = sides[0].select("dataset", "metric", "case_id", human=pl.lit(0.5), accepted=pl.lit(1.0)).collect()
+    known = known.with_columns(human_undefined=pl.lit(value=False))
     people = tuple(known if side == labelled else None for side in "ab")
     pairing = pair_scores(sides[0], sides[1], people=(people[0], people[1]))
     found = compare_cases(pairing, ("a", "b"), {"m": Traits(bounded=True)})

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from evalflow.app.core.calibration import no_certificate
+from evalflow.lazy import pl
 from evalflow.report.calibration import document_of
 from evalflow.report.calibration_findings import calibration_pictures, warnings_of
-from evalflow.summary.agreement import labelled_scores, nearest_levels, people_of
+from evalflow.summary.agreement import labelled_scores, nearest_levels, nothing_to_score, partly_labelled, people_of
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.pairing import Traits, with_people
 from tests.summary.test_calibration import labels, table
@@ -55,7 +56,9 @@ def test_a_tie_is_half_a_pass_in_every_number(own, random, higher, threshold):
         pass_shares = shares if higher else [1 - one for one in shares]
         assert row.pass_rate.human_mean == pytest.approx(np.mean(pass_shares))
         cases = rows.select("dataset", "metric", "case_id").collect()
-        people = with_people(cases, people_of(labelled_scores(rows, given, lower=[] if higher else ["m"])))
+        people = with_people(
+            cases, people_of(labelled_scores(rows, given, lower=[] if higher else ["m"]), nothing_to_score(given))
+        )
         assert people["accepted"].to_list() == pytest.approx(pass_shares)
     assert row.classes is not None
     same = [1 - abs(majority(one) - score) for one, score in zip(own, scores, strict=True)]
@@ -116,3 +119,12 @@ def test_the_nearest_levels_are_one_or_two(values, count):
         assert abs(value - down) == pytest.approx(distance)
         assert abs(value - up) == pytest.approx(distance)
         assert sum(abs(value - level) < distance + 1e-9 for level in levels) == 1 + (down != up)
+
+
+def test_cases_of_which_some_answers_alone_are_labelled_are_counted() -> None:
+    def case(case_id: str, *human: float | None) -> list[dict[str, object]]:
+        key = {"dataset": "d", "metric": "m", "case_id": case_id}
+        return [key | {"target_repeat": i, "human": one} for i, one in enumerate(human)]
+
+    rows = [*case("whole", 1.0, 0.0), *case("part", 1.0, None), *case("none", None, None)]
+    assert partly_labelled(pl.DataFrame(rows)) == 1

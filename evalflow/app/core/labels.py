@@ -30,7 +30,15 @@ from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.wording import counted
-from evalflow.summary.agreement import OF_MEANS, label_frame, labelled_scores, nothing_to_score, people_of, truths
+from evalflow.summary.agreement import (
+    OF_MEANS,
+    label_frame,
+    labelled_scores,
+    nothing_to_score,
+    partly_labelled,
+    people_of,
+    truths,
+)
 from evalflow.summary.pairing import lower_is_better
 
 OF_DATA = "the data's own labels"
@@ -358,7 +366,13 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
     for folder, frame in frames.items():
         run = by_folder[folder]
         answers = labelled_scores(run.scores(), frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
-        people[folder] = people_of(answers)
+        people[folder] = people_of(answers, nothing_to_score(frame))
+        if n := partly_labelled(answers):
+            are = "has answers" if n == 1 else "have answers"
+            notes.append(
+                f"{run.name}: {counted(n, 'labelled case')} {are} without a label; the labels of the others stand for "
+                "all answers of the case"
+            )
         why_not = unusable_labels(answers, frame)
         unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
     bound = [one for one in found.values() if one]
