@@ -49,13 +49,13 @@ answer(app, sock)
 """
 
 
-def fill(work: Path, cases: int, per_case: int) -> None:
+def fill(work: Path, cases: int, per_case: int, url: str | None = None) -> None:
     """Store a finished run."""
     os.chdir(work)
     from evalflow.addons.studio.store import runs, scores
     from evalflow.addons.studio.work.space import open_workspace
 
-    space = open_workspace()
+    space = open_workspace(url)
     run: dict[str, Any] = {
         **{"project_id": 1, "run_id": RUN, "title": "Many", "bot": "helper", "state": "done", "origin": "workspace"},
         **{"composition": {}, "arguments": [], "folder": str(work), "facts": facts(cases, per_case)},

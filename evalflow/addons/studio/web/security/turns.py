@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from asyncio import Semaphore
+from asyncio import Event, Semaphore
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -20,17 +21,21 @@ if TYPE_CHECKING:
     from evalflow.addons.studio.work.space import Workspace
 
 AT_ONCE = 2
-"""Requests of one person that are answered at the same time."""
+"""Requests of one person to the REST API that are answered at the same time; of pages, one is built."""
 WAITING = 60
-"""Requests of one person that may wait for their turn; more are refused."""
+"""Requests of one person that may wait for their turn, and pages; more are refused."""
+PAGE_RATE, PAGE_BURST = 0.5, 6.0
+"""Pages of one person a second, in the long run and at first. Later ones wait until no other page is being built."""
+LONGEST_GAP_S = 3.0
+"""How long a page waits for that; otherwise a busy server would never build it."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 RATE, BURST = 50.0, 200.0
 """Messages of one session's pages that are taken a second, in the long run and at first; later ones are read later."""
 LONGEST_WAIT_S = 5.0
 """How long a request with messages may wait for them to be taken; if it would be longer, it is refused."""
-_FILES = ("/assets/", "/_nicegui/")
-"""Paths of files, which a page asks for at once and which take no turn."""
+_API, _FILES = "/api/", ("/assets/", "/_nicegui/")
+"""Paths of the REST API; those of files, which a page asks for at once and which take no turn."""
 _SOCKET, _IN_A_REQUEST = "/_nicegui_ws/", 5.0
 """The path of open pages' connections, and how many messages a request there counts for, which can hold several."""
 _EVENTS = b"text/event-stream"
@@ -42,7 +47,9 @@ class FairTurns:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._people = WeakValueDictionary[str, _PersonalTurns]()
-        self.pace = MessagePace()
+        self._pages = WeakValueDictionary[str, _PageTurns]()
+        self._building = _PagesBuilt()
+        self.pace = Pace(RATE, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
@@ -60,7 +67,10 @@ class FairTurns:
         if person is None:
             await self.app(scope, receive, send)
             return
-        turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns())
+        if route_path(scope).startswith(_API):
+            turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns())
+        else:
+            turns = self._pages.get(person) or self._pages.setdefault(person, _PageTurns(person, self._building))
         if turns.waiting >= WAITING:
             await refuse_waiting(scope, receive, send)
             return
@@ -72,34 +82,41 @@ class FairTurns:
             turn.end()
 
 
-class MessagePace:
-    """How fast the messages of each session's or token's pages are taken: what is faster waits, unread, at its sender.
+class Pace:
+    """How fast something of each person or session is taken, in the long run and at first.
+
+    The messages of a page that come faster wait, unread, at their sender.
+
+    Args:
+        rate: How many a second.
+        burst: How many at first.
 
     Attributes:
-        due: When the last message that waits is taken, by session or token. Nothing is kept of those that have sent
-            nothing for `BURST / RATE` seconds, as they may send as much as new ones.
+        due: When the last that was asked for is taken, by person or session. Nothing is kept of those that have asked
+            for nothing for `burst / rate` seconds, as they may ask for as much as new ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst_s = rate, burst / rate
         self.due: dict[str, float] = {}
 
-    def delay(self, key: str, messages: float = 1.0) -> float:
+    def delay(self, key: str, number: float = 1.0) -> float:
         """For how many seconds so many more would wait."""
-        return self._next(key, messages) - time.monotonic()
+        return self._next(key, number) - time.monotonic()
 
-    async def wait(self, key: str, messages: float = 1.0) -> None:
+    async def wait(self, key: str, number: float = 1.0) -> None:
         """Wait until so many more may be taken. Those that wait no longer, as the sender has left, do not count."""
         now = time.monotonic()
         if key not in self.due:
-            self.due = {one: due for one, due in self.due.items() if due > now - BURST / RATE}
-        due = self.due[key] = self._next(key, messages)
+            self.due = {one: due for one, due in self.due.items() if due > now - self._burst_s}
+        due = self.due[key] = self._next(key, number)
         if due <= now:
             return
         try:
             await asyncio.sleep(due - now)
         except asyncio.CancelledError:
             if key in self.due:
-                self.due[key] -= messages / RATE
+                self.due[key] -= number / self._rate
             raise
 
     def paced(self, key: str, receive: Receive) -> Receive:
@@ -113,8 +130,8 @@ class MessagePace:
 
         return received
 
-    def _next(self, key: str, messages: float) -> float:
-        return max(self.due.get(key, 0.0), time.monotonic() - BURST / RATE) + messages / RATE
+    def _next(self, key: str, number: float) -> float:
+        return max(self.due.get(key, -math.inf), time.monotonic() - self._burst_s) + number / self._rate
 
 
 class KeyTurns:
@@ -137,7 +154,7 @@ class KeyTurns:
         try:
             yield True
         finally:
-            turns.free.release()
+            turns.release()
 
 
 class EventTurns:
@@ -160,7 +177,7 @@ class EventTurns:
             await asyncio.sleep(0)  # the first steps of what it has started
             await asyncio.sleep(time.monotonic() - began)
         finally:
-            turns.free.release()
+            turns.release()
 
 
 async def refuse_waiting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -196,16 +213,67 @@ class _PersonalTurns:
     """The turns of one person, and how many of their requests wait for one."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        self.free = Semaphore(at_once)
+        self._free = Semaphore(at_once)
         self.waiting = 0
 
     async def take(self) -> None:
         """Wait until one is free, and take it."""
         self.waiting += 1
         try:
-            await self.free.acquire()
+            await self._free.acquire()
         finally:
             self.waiting -= 1
+
+    def release(self) -> None:
+        """End a turn."""
+        self._free.release()
+
+
+class _PagesBuilt:
+    """The pages of all people that are being built, by the one event loop."""
+
+    def __init__(self) -> None:
+        self._pace = Pace(PAGE_RATE, PAGE_BURST)
+        self._number = 0
+        self._is_none = Event()
+
+    async def begin(self, person: str) -> None:
+        """Count a page. Those of somebody who has opened many wait until no other is built, each for itself."""
+        if self._pace.delay(person) <= 0:
+            await self._pace.wait(person)  # which counts it
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_GAP_S):
+                    while self._number:
+                        await self._is_none.wait()
+        self._number += 1
+        self._is_none.clear()
+
+    def end(self) -> None:
+        """Count a page no more."""
+        self._number -= 1
+        if not self._number:
+            self._is_none.set()
+
+
+class _PageTurns(_PersonalTurns):
+    """The turns of one person's pages."""
+
+    def __init__(self, person: str, building: _PagesBuilt) -> None:
+        super().__init__(1)
+        self._person, self._building = person, building
+
+    async def take(self) -> None:
+        await super().take()
+        try:
+            await self._building.begin(self._person)
+        except asyncio.CancelledError:
+            super().release()
+            raise
+
+    def release(self) -> None:
+        self._building.end()
+        super().release()
 
 
 class _RequestTurn:
@@ -222,7 +290,7 @@ class _RequestTurn:
     def end(self) -> None:
         if self._is_held:
             self._is_held = False
-            self._turns.free.release()
+            self._turns.release()
 
     async def send(self, message: Message) -> None:
         """Pass a message on, without the turn: whoever reads slowly keeps none."""

@@ -30,7 +30,7 @@ from evalflow.addons.studio.web.security.turns import (
     EventTurns,
     FairTurns,
     KeyTurns,
-    MessagePace,
+    Pace,
 )
 from evalflow.addons.studio.work.access import Actor
 from evalflow.addons.studio.work.sessions import TOKEN_PREFIX, Identity
@@ -90,7 +90,13 @@ def _server(held: Held, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     async def rows(_: Request) -> Response:
         return StreamingResponse((f"{row}\n" for row in range(3)), media_type="application/jsonl")
 
-    routes = [Route("/hold", hold), Route("/assets/x", quick), Route("/quick", quick), Route("/events", events)]
+    routes = [
+        Route("/api/v1/hold", hold),
+        Route("/hold", hold),
+        Route("/assets/x", quick),
+        Route("/quick", quick),
+        Route("/events", events),
+    ]
     with working_in(tmp_path_factory.mktemp("space")) as space:
 
         def make(_: Address) -> Starlette:
@@ -106,7 +112,7 @@ def test_the_requests_of_one_person_wait_and_those_of_others_do_not(
 ) -> None:
     monkeypatch.setattr(turns, "WAITING", 3)
     with ThreadPoolExecutor(20) as pool:
-        asked = [pool.submit(server.ask, "GET", "/hold", Person="vera") for _ in range(AT_ONCE + 5)]
+        asked = [pool.submit(server.ask, "GET", "/api/v1/hold", Person="vera") for _ in range(AT_ONCE + 5)]
         for _ in range(AT_ONCE):
             assert held.begun.acquire(timeout=LONGEST_S)
         refused = [one for one in asked if _refused(one)]
@@ -164,6 +170,67 @@ async def test_the_files_of_a_page_are_asked_for_at_once(monkeypatch: pytest.Mon
 
 
 @pytest.mark.anyio
+async def test_one_page_of_a_person_is_built_and_whoever_opens_many_waits_until_no_other_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(turns, "PAGE_RATE", 1e-6)
+    monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
+    begun, ends = list[str](), dict[str, asyncio.Event]()
+
+    async def build(scope: MutableMapping[str, Any], *_: Any) -> None:
+        person = scope["state"]["workspace"].identify.key
+        begun.append(person)
+        await ends.setdefault(person, asyncio.Event()).wait()
+
+    async def settle() -> list[str]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return begun
+
+    def opened(person: str, path: str = "/") -> asyncio.Task[None]:
+        identity = Identity(space, "user", person, "")
+        identity.first = Actor(1, person)
+        state = {"workspace": replace(space, identify=identity)}
+        scope = {"type": "http", "path": path, "headers": [], "method": "GET", "state": state}
+        return asyncio.create_task(fair(scope, _nothing, _nothing_sent))
+
+    with working_in(tmp_path) as space:
+        fair = FairTurns(build)
+        built = [opened("vera") for _ in range(int(turns.PAGE_BURST))]
+        assert await settle() == ["vera"]
+        await _ended(built, ends["vera"])
+        for _ in range(2):
+            built = [opened("ben")]
+            await settle()
+            built.append(opened("vera"))
+            assert (await settle())[-1] == "ben", "she has opened as many as she may"
+            built += [opened("ann"), opened("vera", "/api/v1/runs")]
+            assert sorted((await settle())[-2:]) == ["ann", "vera"], "others do not wait, nor her programs"
+            ends["vera"].set()
+            await _ended([built[0], built[2]], ends["ben"], ends["ann"])
+            await _ended(built)
+            ends.clear()
+        assert begun.count("vera") == turns.PAGE_BURST + 4
+        monkeypatch.setattr(turns, "LONGEST_GAP_S", 0.0)
+        built = [opened("ben")]
+        await settle()
+        built.append(opened("vera"))
+        while begun[-1] != "vera":
+            await asyncio.sleep(0)
+        await _ended(built, ends["ben"], ends["vera"])
+
+
+async def _ended(tasks: list[asyncio.Task[None]], *ends: asyncio.Event) -> None:
+    for one in ends:
+        one.set()
+    await asyncio.wait(tasks)
+
+
+async def _nothing_sent(_: MutableMapping[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.anyio
 async def test_requests_with_one_key_wait_until_it_is_known_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at a key takes a thread, which others need too."""
     monkeypatch.setattr(turns, "WAITING", 10)
@@ -202,7 +269,7 @@ async def test_messages_that_come_too_fast_are_read_later(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(turns.time, "monotonic", lambda: 1000.0)
-    pace = MessagePace()
+    pace = Pace(RATE, BURST)
     received = pace.paced("session vera's", receive)
     for _ in range(int(BURST)):
         await received()
