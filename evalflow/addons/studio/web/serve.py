@@ -36,9 +36,10 @@ UNGUARDED = (
 )
 DRAIN_S = 3
 """Seconds for open requests to finish after an interrupt."""
-COLLECT_PAGES_AFTER = (20_000, 2, 2)
-"""Thresholds of Python's search for reference cycles. A page that was left is such a cycle, and as old as the visit was
-long, so only the search among all objects frees it; by the thresholds of other commands hundreds of pages pile up."""
+COLLECT_PAGES_AFTER = (20_000, 10, 10)
+"""Thresholds of Python's search for reference cycles. A tenth of a page that was left is in such cycles, and as old as
+the visit was long, so only the search among all objects frees it. That holds up everything for as long as it takes; by
+these thresholds it comes once in some hundred pages."""
 
 
 def serve(

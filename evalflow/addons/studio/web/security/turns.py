@@ -49,7 +49,7 @@ class FairTurns:
         self._people = WeakValueDictionary[str, _PersonalTurns]()
         self._pages = WeakValueDictionary[str, _PageTurns]()
         self._building = _PagesBuilt()
-        self.pace = Pace(RATE, BURST)
+        self.pace = KeyPace(RATE, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
@@ -82,7 +82,7 @@ class FairTurns:
             turn.end()
 
 
-class Pace:
+class KeyPace:
     """How fast something of each person or session is taken, in the long run and at first.
 
     The messages of a page that come faster wait, unread, at their sender.
@@ -233,7 +233,7 @@ class _PagesBuilt:
     """The pages of all people that are being built, by the one event loop."""
 
     def __init__(self) -> None:
-        self._pace = Pace(PAGE_RATE, PAGE_BURST)
+        self._pace = KeyPace(PAGE_RATE, PAGE_BURST)
         self._number = 0
         self._is_none = Event()
 

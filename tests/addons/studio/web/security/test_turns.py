@@ -29,8 +29,8 @@ from evalflow.addons.studio.web.security.turns import (
     RATE,
     EventTurns,
     FairTurns,
+    KeyPace,
     KeyTurns,
-    Pace,
 )
 from evalflow.addons.studio.work.access import Actor
 from evalflow.addons.studio.work.sessions import TOKEN_PREFIX, Identity
@@ -269,7 +269,7 @@ async def test_messages_that_come_too_fast_are_read_later(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(turns.time, "monotonic", lambda: 1000.0)
-    pace = Pace(RATE, BURST)
+    pace = KeyPace(RATE, BURST)
     received = pace.paced("session vera's", receive)
     for _ in range(int(BURST)):
         await received()
