@@ -16,12 +16,12 @@ from evalflow.calls.batches import BatchQueue
 from evalflow.calls.budget import Account, Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.connections import Connections
-from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
+from evalflow.calls.faults import CHAT, CallFault, Dialect
 from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
-from evalflow.calls.limiter import Limiter, Limiters, rest_s
+from evalflow.calls.limiter import Limiter, Limiters
 from evalflow.calls.refusals import RefusedSettings
 from evalflow.calls.single_flight import SingleFlight
-from evalflow.calls.waits import LONGEST_WAIT_S, Waits, asked_wait_s, in_words, moment
+from evalflow.calls.waits import LONGEST_WAIT_S, Waits, in_words, moment, rest_s
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.prompts.fences import NO_KEY, Key
 from evalflow.records import Spend, Usage
@@ -308,28 +308,6 @@ def call_error(fault: CallFault, message: str, elapsed_s: float | None) -> CallE
     error = CallError(fault.error_type, message, fault.raw, spend)
     error.refusal = fault.refusal
     return error
-
-
-def of_status(response: Response) -> CallFault:
-    """Return the fault of a non-2xx response: a user's own service may reject one case and accept the next."""
-    status, text = response.status, excerpt(response.body)
-    message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
-    if status == 401:
-        return CallFault(
-            "stop", "authentication", message, "check target.headers: the service accepts no such key", text
-        )
-    if 300 <= status < 400:
-        place = response.headers.get("location") or "nowhere"
-        message = f"HTTP {status}: redirected to {place}, which is not followed; set target.url to the final address"
-        return CallFault("give_up", "redirect", message, raw=text)
-    if status >= 500 or status in RETRIED:
-        error_type = {429: "rate_limit", 408: "timeout"}.get(status, "server")
-        return CallFault("retry", error_type, message, raw=text, retry_after_s=asked_wait_s(response))
-    return CallFault("give_up", "bad_request", message, raw=text)
-
-
-SERVICE = Dialect(of_status, "target.url", "check target.url, and that the service is up")
-"""Services with their own JSON interface."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,3 +184,25 @@ def _param(details: Mapping[str, object]) -> str | None:
 
 CHAT = Dialect(of_status, "base_url", "check base_url: it ends before /chat/completions, and often in /v1")
 """OpenAI-compatible endpoints."""
+
+
+def of_service_status(response: Response) -> CallFault:
+    """Return the fault of a non-2xx response: a user's own service may reject one case and accept the next."""
+    status, text = response.status, excerpt(response.body)
+    message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
+    if status == 401:
+        return CallFault(
+            "stop", "authentication", message, "check target.headers: the service accepts no such key", text
+        )
+    if 300 <= status < 400:
+        place = response.headers.get("location") or "nowhere"
+        message = f"HTTP {status}: redirected to {place}, which is not followed; set target.url to the final address"
+        return CallFault("give_up", "redirect", message, raw=text)
+    if status >= 500 or status in RETRIED:
+        error_type = {429: "rate_limit", 408: "timeout"}.get(status, "server")
+        return CallFault("retry", error_type, message, raw=text, retry_after_s=asked_wait_s(response))
+    return CallFault("give_up", "bad_request", message, raw=text)
+
+
+SERVICE = Dialect(of_service_status, "target.url", "check target.url, and that the service is up")
+"""Services with their own JSON interface."""

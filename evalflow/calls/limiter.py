@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from evalflow.calls.known_limits import KnownLimits
 
@@ -366,73 +363,3 @@ class Limiters:
             borne = {key: limiter.borne for key, limiter in self._limiters.items() if limiter.borne}
             if borne:
                 self._known.remember(borne)
-
-
-LIMITS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("x-ratelimit-remaining", "x-ratelimit-reset"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)  # headers with the remaining quota and its reset time: OpenAI and compatible services, OpenRouter, Anthropic
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_EPOCH_S = 1e9  # larger numbers are not durations but Unix times, in seconds or in milliseconds
-
-
-def rest_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds until an exhausted limit of the endpoint resets; 0 if none is exhausted."""
-    longest = 0.0
-    for remaining, reset in LIMITS:
-        left = headers.get(remaining)
-        if left is not None and _number(left) == 0:
-            longest = max(longest, _until(headers.get(reset), headers) or 0.0)
-    return longest
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds (>= 0) to wait by `retry-after-ms` or `retry-after` (RFC 9110 10.2.3); None if invalid."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    return _until(headers.get("retry-after"), headers)
-
-
-def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
-    """Return seconds from a duration (`20`, `0.5`, `6m0s`, `20ms`), a Unix time, or a date."""
-    number = _number(text)
-    if number is not None:
-        if number < _EPOCH_S or math.isinf(number):
-            return number
-        seconds = number / 1000 if number >= 1000 * _EPOCH_S else number
-        return max(0.0, seconds - _now(headers).timestamp())
-    if text is None:
-        return None
-    parts = _PART.findall(text)
-    if parts and not _PART.sub("", text).strip():
-        return sum(float(count) * _SECONDS[unit] for count, unit in parts)
-    date = _date(text)
-    return None if date is None else max(0.0, (date - _now(headers)).total_seconds())
-
-
-def _now(headers: Mapping[str, str]) -> datetime:
-    """Return the time by the endpoint's clock, if it sends one, since the times in its headers refer to that clock."""
-    return _date(headers.get("date", "")) or datetime.now(UTC)
-
-
-def _date(text: str) -> datetime | None:
-    for parse in (parsedate_to_datetime, datetime.fromisoformat):
-        try:
-            date = parse(text)
-        except (ValueError, TypeError, IndexError, OverflowError):
-            continue
-        return date if date.tzinfo else date.replace(tzinfo=UTC)
-    return None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(number) else max(0.0, number)

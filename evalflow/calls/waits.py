@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 from evalflow.calls.http import Response
-from evalflow.calls.limiter import rest_s, retry_after_s
 from evalflow.values.jsonvalues import as_list, as_map
 
 LONGEST_WAIT_S = 120.0
@@ -28,6 +28,14 @@ _IN_WORDS = re.compile(
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_EPOCH_S = 1e9  # larger numbers are not durations but Unix times, in seconds or in milliseconds
+LIMITS = (
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+)  # headers with the remaining quota and its reset time: OpenAI and compatible services, OpenRouter, Anthropic
 
 
 def asked_wait_s(response: Response) -> float | None:
@@ -55,6 +63,63 @@ def _error(text: str) -> Mapping[str, object]:
 def _seconds(text: str) -> float | None:
     parts = _PART.findall(text)
     return sum(float(count) * _SECONDS[unit.lower()] for count, unit in parts) if parts else None
+
+
+def rest_s(headers: Mapping[str, str]) -> float:
+    """Return the seconds until an exhausted limit of the endpoint resets; 0 if none is exhausted."""
+    longest = 0.0
+    for remaining, reset in LIMITS:
+        left = headers.get(remaining)
+        if left is not None and _number(left) == 0:
+            longest = max(longest, _until(headers.get(reset), headers) or 0.0)
+    return longest
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds (>= 0) to wait by `retry-after-ms` or `retry-after` (RFC 9110 10.2.3); None if invalid."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    return _until(headers.get("retry-after"), headers)
+
+
+def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
+    """Return seconds from a duration (`20`, `0.5`, `6m0s`, `20ms`), a Unix time, or a date."""
+    number = _number(text)
+    if number is not None:
+        if number < _EPOCH_S or math.isinf(number):
+            return number
+        seconds = number / 1000 if number >= 1000 * _EPOCH_S else number
+        return max(0.0, seconds - _now(headers).timestamp())
+    if text is None:
+        return None
+    if not _PART.sub("", text).strip() and (seconds := _seconds(text)) is not None:
+        return seconds
+    date = _date(text)
+    return None if date is None else max(0.0, (date - _now(headers)).total_seconds())
+
+
+def _now(headers: Mapping[str, str]) -> datetime:
+    """Return the time by the endpoint's clock, if it sends one, since the times in its headers refer to that clock."""
+    return _date(headers.get("date", "")) or datetime.now(UTC)
+
+
+def _date(text: str) -> datetime | None:
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = parse(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else max(0.0, number)
 
 
 def in_words(seconds: float) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from pydantic_core import from_json
 
-from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
-from evalflow.calls.faults import excerpt
+from evalflow.calls.client import CallSession, Gateway, RetryPolicy
+from evalflow.calls.faults import SERVICE, excerpt
 from evalflow.calls.http import HttpRequest, HttpTransport, Response
 from evalflow.config.exchanges import Conditions, Method, OpenConfig, StreamConfig, split_address
 from evalflow.config.targets import HttpTargetConfig

@@ -15,8 +15,8 @@ from evalflow.calls import faults
 from evalflow.calls.client import RetryPolicy
 from evalflow.calls.faults import CallFault
 from evalflow.calls.http import HttpRequest, HttpTransport, Response, TransportError
-from evalflow.calls.limiter import retry_after_s
 from evalflow.calls.networks import Networks
+from evalflow.calls.waits import retry_after_s
 from evalflow.engine.journal import lock
 from evalflow.extras import packages_of
 from evalflow.paths import private_file

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.calls.limiter import LIMITS, rest_s, retry_after_s
+from evalflow.calls.waits import LIMITS, rest_s, retry_after_s
 
 NOON = {"date": "Wed, 21 Oct 2026 12:00:00 GMT"}
 
