@@ -104,7 +104,7 @@ def files_of(path: Path) -> tuple[Path, Path, Path]:
     return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not enforced, as in `CallCosts`
 class Entry:
     """A stored reply: the last response's unchanged body, with the requests and tokens of all, re-asks included.
 

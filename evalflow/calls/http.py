@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -33,11 +34,14 @@ MAX_REPLY = 32 * 1024**2
 _WHOLE = 2**20
 """Maximum size of a body that aiohttp writes in one piece; it warns about longer ones that are not files."""
 
+_SENT_AGAIN = frozenset({"GET", "PUT"})
+"""The methods whose requests aiohttp would resend."""
+
 JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class HttpRequest:
     """A request to send.
 
@@ -63,7 +67,7 @@ class HttpRequest:
     repeatable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class Response:
     """A response with any status.
 
@@ -176,10 +180,11 @@ class HttpTransport:
         session = self._session or self._connect()
         async with session.request(
             request.method,
-            self._url(request.path),
+            _address(self._base_url, request.path),
             data=body if body is None or len(body) <= _WHOLE else BytesIO(body),
             headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
             allow_redirects=False,
+            middlewares=[_one_try] if request.method in _SENT_AGAIN else None,
         ) as response:
             content = response.content
             is_whole = content.is_eof()  # a short reply that arrived together with its head
@@ -205,7 +210,6 @@ class HttpTransport:
             proxy=None if networks else _proxy(self._base_url),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(connect=CONNECT_S, sock_read=self._first_byte_s),
-            middlewares=[_one_try],
         )
         return self._session
 
@@ -231,20 +235,22 @@ class HttpTransport:
         headers.update(self._own_headers)
         return headers
 
-    def _url(self, path: str) -> URL:
-        """Return the address of a path below the base URL, with the base URL's query at the end."""
-        from yarl import URL
 
-        below, _, query = path.partition("?")
-        base = URL(self._base_url).with_user(None)
-        whole = base.raw_path.rstrip("/") + below if below else base.raw_path
-        queries = "&".join(filter(None, (query, base.raw_query_string)))
-        origin = str(base.origin())
-        return URL(f"{origin}{whole}?{queries}" if queries else f"{origin}{whole}", encoded=True)
+@lru_cache(maxsize=64)
+def _address(base_url: str, path: str) -> URL:
+    """Return the address of a path below the base URL, with the base URL's query at the end."""
+    from yarl import URL
+
+    below, _, query = path.partition("?")
+    base = URL(base_url).with_user(None)
+    whole = base.raw_path.rstrip("/") + below if below else base.raw_path
+    queries = "&".join(filter(None, (query, base.raw_query_string)))
+    origin = str(base.origin())
+    return URL(f"{origin}{whole}?{queries}" if queries else f"{origin}{whole}", encoded=True)
 
 
 async def _one_try(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Keep the session from silently resending a GET or PUT when its connection is lost."""
+    """Keep the session from silently resending a request when its connection is lost."""
     import aiohttp
 
     try:

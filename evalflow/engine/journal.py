@@ -234,7 +234,8 @@ class JournalSink:
         except OSError as error:
             what = f"{self._folder} cannot be written: {error.strerror}"
             raise InfrastructureError(what, f"make room, then: {command('resume', self._folder)}") from None
-        self._dirty.set()
+        if not self._dirty.is_set():  # setting it takes ten times as long
+            self._dirty.set()
         if isinstance(record, Answer):
             self._tally.count_answer(record)
 

@@ -69,7 +69,7 @@ class MeteredJudge:
             self.total, self.bill = self.total + spend, self.bill + billed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class Pair:
     """A metric and the judges for its asks: `embedder` if it compares meanings, `both` if a score needs both."""
 
@@ -88,7 +88,7 @@ class Pair:
         return pairs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class Cell:
     """The identity of a score: a metric with the judge that it uses, an answer, and the judge's repeat."""
 

@@ -71,9 +71,9 @@ def finish_reason(value: object) -> str | None:
 
     SGLang has the reason in an object, as `type`.
     """
-    value = as_map(value).get("type", value)
-    if not isinstance(value, str) or not value.strip():
+    text = value if value is None or isinstance(value, str) else as_map(value).get("type")
+    word = text.strip() if isinstance(text, str) else ""
+    if not word:
         return None
-    word = value.strip()
     reason = word.lower().replace("-", "_").replace(" ", "_")
     return _WORDS.get(reason, reason if reason in BROKEN_OFF else word)

@@ -186,7 +186,7 @@ class OpenAIJudge:
         return wanted and self._client.gives_logprobs
 
     def _body(self, ask: Ask) -> dict[str, Any]:
-        body = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).request(ask.messages)
+        body = self._contract(ask.reply_model).request(ask.messages)
         # Samples at temperature 0 would all be equal.
         if ask.samples > 1 and self._config.temperature == 0:
             body["temperature"] = SAMPLING_TEMPERATURE
@@ -242,8 +242,7 @@ class OpenAIJudge:
             raise UnreadableEntry(str(error)) from None
 
     def _reply(self, ask: Ask, key: bytes, entry: Entry, completion: Completion, free: bool) -> Reply:
-        contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
-        read = contract.parse(completion, ask.items)
+        read = self._contract(ask.reply_model).parse(completion, ask.items)
         weighed: logprobs.Weighed | None = None
         if completion.tokens and self._weighs(ask):  # tool calls have no tokens, and those of lists are not read
             weighed = logprobs.weigh(read.parsed, read.json, completion.tokens)

@@ -33,7 +33,7 @@ _TEXTS = _PARTS | {"text", "reasoningText"}
 
 def own_thoughts(message: Mapping[str, object]) -> str | None:
     """Return the thoughts in a message's own field, whose name depends on the server; None without any."""
-    texts = (_text(message.get(name)).strip() for name in _FIELDS)
+    texts = (_text(message[name]).strip() for name in _FIELDS if name in message)
     return next(filter(None, texts), None)
 
 

@@ -354,7 +354,7 @@ class StepConfig(StepInputs):
         return self.against or ("contexts" if self.task == "verify_claims" else None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class Observed:
     """A step's reply; for a one_per step a list, one per item, with a distribution each, if the judge gives any."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 
 from evalflow.records import Message
 from evalflow.values.jsonvalues import is_mapping, is_sequence, written
@@ -32,14 +31,13 @@ def fenced(text: object, name: str, key: bytes = b"") -> str:
 
     Their id is a keyed digest of the text, so that nobody without the key can write a block with a right id.
     """
-    body = str(text)
+    body, at = str(text), 0
     lower, content = body.lower(), f"{name}\n{body}".encode()
-    # Longer and longer ones for a text that contains them all.
-    digests = (
-        hashlib.blake2b(content, key=key, salt=at.to_bytes(8)).hexdigest()[: _DIGITS + at // 8] for at in count()
-    )
-    mark = next(digest for digest in digests if digest not in lower)
-    return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
+    while True:
+        mark = hashlib.blake2b(content, key=key, salt=at.to_bytes(8)).hexdigest()[: _DIGITS + at // 8]
+        if mark not in lower:
+            return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
+        at += 1  # longer and longer ones for a text that contains them all
 
 
 def one_line(text: object) -> str:

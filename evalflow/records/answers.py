@@ -70,7 +70,7 @@ class ApiKeys(TypedDict, total=False):
     parts: Sequence[Mapping[str, object]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not enforced, as in `CallCosts`
 class Message:
     """One turn of a conversation.
 
@@ -134,7 +134,7 @@ class Context:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not enforced, as in `CallCosts`
 class Case:
     """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
 
@@ -301,7 +301,7 @@ def numbered_results(results: Iterable[Mapping[str, object]]) -> dict[str, objec
     return {"results": [{NUMBER: at, **result} for at, result in enumerate(results, 1)]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not enforced, as in `CallCosts`
 class Ask:
     """One question to a judge.
 

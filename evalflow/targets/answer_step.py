@@ -17,7 +17,7 @@ EXTRACT = "extract"
 """The `error_type` of an answer in which the part that is scored could not be looked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not enforced, as in `CallCosts`
 class Said:
     """The part of a text that metrics read.
 
@@ -78,7 +78,7 @@ class AnswerStep:
     def applied(self, answer: Answer, generates: str) -> Answer:
         """Return the answer as metrics read it; `generates` is the field with the target's output."""
         messages = tuple(map(self.heard, answer.messages))
-        if any(new is not old for new, old in zip(messages, answer.messages, strict=True)):
+        if messages != answer.messages:
             answer = replace(answer, messages=messages)
         if generates != "answer" and answer.answer is not None:
             thoughts, rest = self.apart(answer.answer, answer.thoughts)
