@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Saving, edited
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
     CALLED,
@@ -84,7 +83,7 @@ class BotEditor:
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
             link_button("Cancel", f"/bots/{bot.name}/settings" if bot else "/")
-        self._saving = Saving(edited_bot(workspace, bot), f"/bots/{bot.name if bot else ''}/edit")
+        self._saving = Saving(edited(get_bot, workspace, bot_content, bot), f"/bots/{bot.name if bot else ''}/edit")
 
     async def _save(self) -> None:
         with forms.faults_shown(self._form.fields):
@@ -333,10 +332,6 @@ def _as_json(value: Any) -> str:
     return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def edited_bot(workspace: Workspace, bot: Bot | None) -> Edited[Bot]:
-    """A bot as it is stored; None: a new one."""
-    return Edited(partial(get_bot, workspace, bot.name if bot else ""), _content, bot)
-
-
-def _content(bot: Bot) -> dict[str, Any]:
+def bot_content(bot: Bot) -> dict[str, Any]:
+    """What is shown of a bot if somebody else has changed it."""
     return {"title": bot.title, "description": bot.description, **bot.config}

@@ -10,10 +10,10 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.bot_form import BotEditor, BotForm, BotTrial, edited_bot
+from evalflow.addons.studio.web.pages.bot_form import BotEditor, BotForm, BotTrial, bot_content
 from evalflow.addons.studio.web.pages.first_start import first_steps
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, dialog, folder_dialog, question
+from evalflow.addons.studio.web.ui.dialogs import delete_button, dialog, edited, folder_dialog, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.headline import sentence
 from evalflow.addons.studio.web.ui.naming import TitleField
@@ -157,8 +157,7 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
             button("Export to a folder", export_dialog(workspace, bot.name, own, used).open)
         about = "Its metrics are deleted too; its runs and their results stay."
         delete = partial(delete_bot, workspace, bot.name)
-        asked = Deleting(edited_bot(workspace, bot), f"Delete {bot.title}?", about, delete, "/")
-        button("Delete", asked.open, kind="danger")
+        delete_button(edited(get_bot, workspace, bot_content, bot), bot.title, about, delete, "/")
 
 
 def _connection(bot: Bot) -> None:

@@ -13,7 +13,7 @@ from nicegui import background_tasks, ui
 
 from evalflow.addons.studio.web.pages.check_fields import ParamFields, offered_kinds, reusable_labels
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Saving, edited
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import Latest, Tone, badge, button, capitalised, icon_button, link_button, text
 from evalflow.addons.studio.web.ui.visitor import may, title_of
@@ -58,7 +58,9 @@ class CheckForm:
                 if stored is None:
                     link_button("Cancel", "/checks")
                 self._state = text("Saved" if stored else "", "span", "muted small").props("role=status")
-        self._saving = Saving(edited_check(workspace, stored), f"/checks/{stored.name if stored else ''}")
+        self._saving = Saving(
+            edited(checks.get_check, workspace, check_content, stored), f"/checks/{stored.name if stored else ''}"
+        )
 
     def _build(self) -> None:
         stored = self._stored
@@ -128,20 +130,16 @@ class CheckForm:
             self._state.set_text("Saved")
             forms.saved()
 
-        await self._saving.save(work, _content(draft), self._fields(), self._button, done)
+        await self._saving.save(work, check_content(draft), self._fields(), self._button, done)
 
 
-def _content(one: Check | CheckDraft) -> dict[str, Any]:
+def check_content(one: Check | CheckDraft) -> dict[str, Any]:
+    """What is shown of a check if somebody else has changed it."""
     examples = [f"{one.answer} ({'should pass' if one.passes else 'should fail'})" for one in one.examples]
     return {
         **{"name": one.title, "description": one.description, "type": one.type, "parameters": dict(one.params)},
         "examples": "\n".join(examples),
     }
-
-
-def edited_check(workspace: Workspace, stored: Check | None) -> Edited[Check]:
-    """A check as it is stored; None: a new one."""
-    return Edited(partial(checks.get_check, workspace, stored.name if stored else ""), _content, stored)
 
 
 WAIT_S = 0.35

@@ -11,9 +11,9 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.cases import CaseSearch
 from evalflow.addons.studio.web.pages.check_fields import about_kind, in_words, offered_kinds
-from evalflow.addons.studio.web.pages.check_form import CheckForm, edited_check
+from evalflow.addons.studio.web.pages.check_form import CheckForm, check_content
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, confirmation, offer_undo
+from evalflow.addons.studio.web.ui.dialogs import Deleting, confirmation, edited, offer_undo
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
@@ -171,8 +171,8 @@ def _delete_button(workspace: Workspace, found: Check, actions: ui.element, usag
             await usage.refresh()
 
     delete = partial(checks.delete_check, workspace, found.name)
-    edited = edited_check(workspace, found)
-    deleting = Deleting(edited, f"Delete {title}?", "Runs keep their own copies.", delete, "/checks")
+    seen = edited(checks.get_check, workspace, check_content, found)
+    deleting = Deleting(seen, title, "Runs keep their own copies.", delete, "/checks")
     using = ui.element("div")
     with actions:
         button("Delete", ask, kind="danger")

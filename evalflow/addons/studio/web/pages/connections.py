@@ -11,7 +11,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Saving, delete_button, edited
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     Tone,
@@ -79,7 +79,10 @@ def add() -> None:
         found = await to_thread.run_sync(connections.get_connection, workspace, connection)
         with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
             with actions:
-                button("Delete", _deletion(workspace, found).open, kind="danger")
+                about = "It must not be in use: what uses it is named, and stays as it is."
+                delete = partial(connections.delete_connection, workspace, connection)
+                seen = edited(connections.get_connection, workspace, _content, found)
+                delete_button(seen, connection, about, delete, "/connections")
             _ConnectionForm(workspace, found)
 
 
@@ -100,16 +103,6 @@ def _key_state(one: connections.StoredConnection) -> tuple[str, Tone]:
     if one.is_key_set is None:
         return "needs no key", ""
     return ("set", "pass") if one.is_key_set else ("not set", "fail")
-
-
-def _deletion(workspace: Workspace, one: connections.StoredConnection) -> Deleting[connections.StoredConnection]:
-    about = "It must not be in use: what uses it is named, and stays as it is."
-    delete = partial(connections.delete_connection, workspace, one.name)
-    return Deleting(_edited(workspace, one), f"Delete {one.name}?", about, delete, "/connections")
-
-
-def _edited(workspace: Workspace, one: connections.StoredConnection | None) -> Edited[connections.StoredConnection]:
-    return Edited(partial(connections.get_connection, workspace, one.name if one else ""), _content, one)
 
 
 def _content(one: connections.StoredConnection) -> dict[str, Any]:
@@ -141,7 +134,8 @@ class _ConnectionForm:
             with ui.element("div").classes("actions"):
                 self._button = button("Save" if stored else "Add", self._save, kind="primary")
                 link_button("Cancel", "/connections")
-        self._saving = Saving(_edited(workspace, stored), f"/connections/{stored.name if stored else ''}")
+        seen = edited(connections.get_connection, workspace, _content, stored)
+        self._saving = Saving(seen, f"/connections/{stored.name if stored else ''}")
 
     def _settle(self) -> None:
         """Turn the typed text into a valid name."""

@@ -18,7 +18,7 @@ from evalflow.addons.studio.web.pages.cases import (
     number_of,
 )
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Saving, delete_button, edited
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import (
@@ -172,14 +172,12 @@ def _actions(workspace: Workspace, dataset: datasets.Dataset) -> None:
         _export_link(dataset)
     link_button("Edit", f"/datasets/{dataset.name}/edit")
     link_button("Copy", f"/datasets/new?source={dataset.name}")
-    edited = Edited(
-        partial(datasets.get_dataset, workspace, dataset.name),
-        lambda now: {**_content(now), "cases": counted(now.cases or 0)},
-        dataset,
+    seen = edited(
+        datasets.get_dataset, workspace, lambda now: {**_content(now), "cases": counted(now.cases or 0)}, dataset
     )
     about = f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies."
     delete = partial(datasets.delete_dataset, workspace, dataset.name)
-    button("Delete", Deleting(edited, f"Delete {dataset.title}?", about, delete, "/datasets").open, kind="danger")
+    delete_button(seen, dataset.title, about, delete, "/datasets")
 
 
 def _content(dataset: datasets.Dataset) -> dict[str, str]:
@@ -249,8 +247,8 @@ class _DatasetEditor:
                 label = "Save" if stored else "Copy" if copied else "Create"
                 self._button = button(label, self._save, kind="primary")
                 link_button("Cancel", f"/datasets/{shown.name}" if shown else "/datasets")
-        edited = Edited(partial(datasets.get_dataset, workspace, name), _content, stored)
-        self._saving = Saving(edited, f"/datasets/{name}/edit")
+        seen = edited(datasets.get_dataset, workspace, _content, stored)
+        self._saving = Saving(seen, f"/datasets/{name}/edit")
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields):

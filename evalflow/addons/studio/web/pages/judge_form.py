@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.metric_trial import CaseFields, show_trial
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Saving, edited
 from evalflow.addons.studio.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, PARAMETERS, by_problem, endpoint_fields
 from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.naming import TitleField
@@ -100,7 +99,7 @@ class _JudgeForm:
                         link_button("Cancel", "/judges")
             if may("edit"):
                 trial_card(workspace, choices, self._tried, self._fields)
-        self._saving = Saving(edited_judge(workspace, stored), f"/judges/{name}")
+        self._saving = Saving(edited(judges.get_judge, workspace, judge_content, stored), f"/judges/{name}")
 
     def _build(self) -> None:
         raise NotImplementedError
@@ -238,13 +237,9 @@ class _EmbeddedForm(_JudgeForm):
         return {**self._config, "kind": "embedded", "calibrated": bool(self._calibrated.value)}
 
 
-def edited_judge(workspace: Workspace, stored: StoredJudge | None) -> Edited[StoredJudge]:
-    """A judge as it is stored; None: a new one."""
-
-    def content(one: StoredJudge) -> dict[str, Any]:
-        return {"title": one.title, **one.config, "description": one.description}
-
-    return Edited(partial(judges.get_judge, workspace, stored.name if stored else ""), content, stored)
+def judge_content(one: StoredJudge) -> dict[str, Any]:
+    """What is shown of a judge if somebody else has changed it."""
+    return {"title": one.title, **one.config, "description": one.description}
 
 
 def trial_card(

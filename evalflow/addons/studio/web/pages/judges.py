@@ -9,15 +9,14 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.judge_form import JudgeChoices, edited_judge, judge_form, trial_card
+from evalflow.addons.studio.web.pages.judge_form import JudgeChoices, judge_content, judge_form, trial_card
 from evalflow.addons.studio.web.pages.metric_trial import case_sources
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting
+from evalflow.addons.studio.web.ui.dialogs import delete_button, edited
 from evalflow.addons.studio.web.ui.endpoint import judge_labels, missing_key_note
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     badge,
-    button,
     cell,
     facts,
     link_button,
@@ -85,7 +84,10 @@ def add() -> None:
                 return
             if may("edit"):
                 with actions:
-                    button("Delete", _deletion(workspace, found).open, kind="danger")
+                    about = "Metrics that use it must have another judge first. Runs keep their copy."
+                    delete = partial(judges.delete_judge, workspace, judge)
+                    seen = edited(judges.get_judge, workspace, judge_content, found)
+                    delete_button(seen, found.title, about, delete, "/judges")
             with ui.element("div").classes("stack-wide"):
                 missing_key_note(found, is_linked=False)
             judge_form(workspace, str(found.config.get("kind")), found, offered)
@@ -168,9 +170,3 @@ def kind_in_words(config: Mapping[str, Any]) -> str:
     """The kind of judge, such as Panel."""
     kind = str(config.get("kind"))
     return next((one.name for one in _KINDS if one.value == kind), kind)
-
-
-def _deletion(workspace: Workspace, one: StoredJudge) -> Deleting[StoredJudge]:
-    about = "Metrics that use it must have another judge first. Runs keep their copy."
-    delete = partial(judges.delete_judge, workspace, one.name)
-    return Deleting(edited_judge(workspace, one), f"Delete {one.title}?", about, delete, "/judges")

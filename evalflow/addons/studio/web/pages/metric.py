@@ -14,7 +14,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.pages.metric_form import NEW, MetricForm, YamlForm, why_no_form
 from evalflow.addons.studio.web.pages.metric_trial import TrialCard, case_sources
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Edited, Saving, delete_button
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import address, button, link_button, message, plain_button, text
@@ -60,7 +60,7 @@ def add() -> None:
             )
             if may("edit"):
                 with actions:
-                    button("Delete", editor.deletion(stored).open, kind="danger")
+                    editor.delete_button(stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +203,11 @@ class _MetricEditor:
             if not why:
                 ui.run_javascript(_SHOW_AS.format(view="yaml" if view == "yaml" else ""))
 
-    def deletion(self, metric: metrics.MetricDefinition) -> Deleting[metrics.MetricDefinition]:
-        """A dialog that asks before the metric is deleted."""
+    def delete_button(self, metric: metrics.MetricDefinition) -> None:
+        """A button that asks before the metric is deleted."""
         about = "Runs that used it stay, with their scores."
         delete = partial(metrics.delete_metric, self._workspace, self._bot, metric.name)
-        return Deleting(self._edited(), f"Delete {metric.title}?", about, delete, self._path)
+        delete_button(self._edited(), metric.title, about, delete, self._path)
 
     def _edited(self) -> Edited[metrics.MetricDefinition]:
         def read() -> metrics.MetricDefinition:

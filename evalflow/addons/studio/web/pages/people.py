@@ -10,7 +10,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import when
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving, confirmation, dialog, question
+from evalflow.addons.studio.web.ui.dialogs import Saving, confirmation, delete_button, dialog, edited, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.inviting import server_url
 from evalflow.addons.studio.web.ui.parts import (
@@ -275,8 +275,7 @@ def _actions(workspace: Workspace, user: people.User) -> None:
     setting = button("Enable" if user.is_disabled else "Disable", set_disabled)
     about = "Their sessions, tokens and roles end; what they made stays, and the audit still names them."
     delete = partial(people.delete_user, workspace, user.name)
-    asked = Deleting(_edited(workspace, user), f"Delete {user.name}?", about, delete, "/users")
-    button("Delete", asked.open, kind="danger")
+    delete_button(edited(people.get_user, workspace, _content, user), user.name, about, delete, "/users")
 
 
 class _UserForm:
@@ -289,7 +288,7 @@ class _UserForm:
             self._stays = forms.tick(_STAYS, user.stays_signed_in)
             with ui.element("div").classes("actions"):
                 self._button = button("Save", self._save)
-        self._saving = Saving(_edited(workspace, user), f"/users/{user.name}")
+        self._saving = Saving(edited(people.get_user, workspace, _content, user), f"/users/{user.name}")
 
     async def _save(self) -> None:
         full_name, email = forms.written(self._full_name) or "", forms.written(self._email) or ""
@@ -303,9 +302,6 @@ class _UserForm:
         await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(path))
 
 
-def _edited(workspace: Workspace, user: people.User) -> Edited[people.User]:
-    def content(now: people.User) -> dict[str, object]:
-        about = {"full name": now.full_name, "e-mail": now.email or "", "owner": now.is_owner}
-        return {**about, "stays signed in": now.stays_signed_in, "disabled": now.is_disabled}
-
-    return Edited(partial(people.get_user, workspace, user.name), content, user)
+def _content(now: people.User) -> dict[str, object]:
+    about = {"full name": now.full_name, "e-mail": now.email or "", "owner": now.is_owner}
+    return {**about, "stays signed in": now.stays_signed_in, "disabled": now.is_disabled}

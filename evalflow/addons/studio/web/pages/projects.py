@@ -10,7 +10,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.budget import budget_section
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving, confirmation, question
+from evalflow.addons.studio.web.ui.dialogs import Saving, confirmation, delete_button, edited, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.inviting import ROLE_NAMES, InviteForm
 from evalflow.addons.studio.web.ui.naming import TitleField
@@ -64,7 +64,11 @@ def add() -> None:
             with actions:
                 _link(found, "Open the project").classes("button")
                 if may("own"):
-                    button("Delete", _deletion(there, found).open, kind="danger")
+                    about = "Only an empty project can be deleted. Its memberships and tokens end; "
+                    about += "the audit keeps what was done in it."
+                    delete = partial(projects.delete_project, there)
+                    seen = edited(projects.get_project, there, _content, found)
+                    delete_button(seen, found.title, about, delete, "/projects")
             held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
             text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
             _MemberList(there, members)
@@ -112,15 +116,8 @@ def _creating(workspace: Workspace, taken: Collection[str]) -> ui.dialog:
     return asked
 
 
-def _deletion(there: Workspace, project: projects.Project) -> Deleting[projects.Project]:
-    about = "Only an empty project can be deleted. Its memberships and tokens end; the audit keeps what was done in it."
-    delete = partial(projects.delete_project, there)
-    return Deleting(_edited(there, project), f"Delete {project.title}?", about, delete, "/projects")
-
-
-def _edited(there: Workspace, project: projects.Project) -> Edited[projects.Project]:
-    read = partial(projects.get_project, there, there.project)
-    return Edited(read, lambda now: {"title": now.title, "description": now.description}, project)
+def _content(now: projects.Project) -> dict[str, str]:
+    return {"title": now.title, "description": now.description}
 
 
 class _MemberList:
@@ -195,7 +192,7 @@ class _AboutForm:
             with ui.element("div").classes("actions"):
                 self._button = button("Save", self._save)
         self._path = f"/projects/{project.name}"
-        self._saving = Saving(_edited(there, project), self._path)
+        self._saving = Saving(edited(projects.get_project, there, _content, project), self._path)
 
     async def _save(self) -> None:
         fields = {**self._title.fields, "project.description": self._description}

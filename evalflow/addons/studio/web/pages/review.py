@@ -14,7 +14,7 @@ from evalflow.addons.studio.web.pages.review_setup import guidelines_section, pe
 from evalflow.addons.studio.web.pages.reviews import desk_address
 from evalflow.addons.studio.web.pages.teaching import teaching_address
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, open_once, question
+from evalflow.addons.studio.web.ui.dialogs import delete_button, edited, open_once, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.grading import Grade, grades_of, key_of, named
 from evalflow.addons.studio.web.ui.parts import (
@@ -135,11 +135,11 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
         if review.state == "open"
         else "People can continue"
     )
-    read = partial(reviews.get_review, workspace, review.name)
-    edited = Edited(read, lambda now: {"state": now.state, "people": list(now.people)}, review)
+    get = reviews.get_review
+    seen = edited(get, workspace, lambda now: {"state": now.state, "people": list(now.people)}, review)
     about = "Its labels are deleted too. Download them first if you need them."
     delete = partial(reviews.delete_review, workspace, review.name)
-    button("Delete", Deleting(edited, f"Delete {review.name}?", about, delete, "/reviews").open, kind="danger")
+    delete_button(seen, review.name, about, delete, "/reviews")
 
 
 def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import seconds_in_words
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, Saving, confirmation
+from evalflow.addons.studio.web.ui.dialogs import Saving, confirmation, edited
 from evalflow.addons.studio.web.ui.inviting import InviteForm
 from evalflow.addons.studio.web.ui.parts import (
     badge,
@@ -192,8 +192,8 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
         text(_consequence(metric, given), "p", "small text")
         with ui.element("div").classes("actions"):
             saving_button = button(f"Save as version {metric.rubric + 1}", save, kind="primary")
-    edited = Edited(partial(reviews.get_review, workspace, review.name), content, review)
-    saving = Saving(edited, f"/reviews/{quote(review.name, safe='')}")
+    seen = edited(reviews.get_review, workspace, content, review)
+    saving = Saving(seen, f"/reviews/{quote(review.name, safe='')}")
 
 
 def _consequence(metric: ReviewMetric, given: int) -> str:

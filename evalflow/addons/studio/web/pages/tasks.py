@@ -11,7 +11,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, question
+from evalflow.addons.studio.web.ui.dialogs import Edited, delete_button, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import address, badge, button, empty, facts, link_button, section, text
 from evalflow.addons.studio.web.ui.score import readable
@@ -206,7 +206,7 @@ class _TaskPage:
         with actions:
             if may("edit"):
                 button("Edit", self._editing().open)
-                button("Delete", self._deletion().open, kind="danger")
+                self._delete_button()
         with ui.element("div").classes("task-page"):
             with ui.element("div"):
                 if task.description:
@@ -265,11 +265,11 @@ class _TaskPage:
             description = forms.area(_DESCRIPTION, self._task.description)
         return asked
 
-    def _deletion(self) -> Deleting[tasks.Task]:
+    def _delete_button(self) -> None:
         task = self._task
-        edited = Edited(partial(tasks.get_task, self._workspace, task.id), _content, task)
+        seen = Edited(partial(tasks.get_task, self._workspace, task.id), _content, task)
         delete = partial(tasks.delete_task, self._workspace, task.id)
-        return Deleting(edited, f"Delete “{task.title}”?", "Its comments are deleted with it.", delete, "/tasks")
+        delete_button(seen, f"“{task.title}”", "Its comments are deleted with it.", delete, "/tasks")
 
 
 def _content(task: tasks.Task) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from anyio import to_thread
@@ -151,8 +152,23 @@ class Edited(Generic[V]):
         return self.seen.version if self.seen else 0
 
 
+class _Named(_HasVersion, Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def edited(
+    get: Callable[[Workspace, str], N], workspace: Workspace, content: Callable[[N], Content], seen: N | None
+) -> Edited[N]:
+    """A thing with a name, which `get` reads by it."""
+    return Edited(partial(get, workspace, seen.name if seen else ""), content, seen)
+
+
 class Deleting(Generic[V]):
-    """A dialog that asks before something is deleted, and again if someone else changed it.
+    """A dialog that asks before the thing with this title is deleted, and again if someone else changed it.
 
     `work` deletes the given version and may block. Then the page `back` is opened, which offers to undo if `work`
     returned an id in the trash.
@@ -160,7 +176,7 @@ class Deleting(Generic[V]):
 
     def __init__(self, edited: Edited[V], title: str, about: str, work: Callable[[int], int | None], back: str) -> None:
         self._edited, self._work, self._back, self._version = edited, work, back, edited.version
-        with dialog(title, about) as self._asked:
+        with dialog(f"Delete {title}?", about) as self._asked:
             self._change = ui.element("div").classes("stack stale").props("aria-live=polite")
             with ui.element("div").classes("actions"):
                 self._doing = button("Delete", self._delete, kind="danger")
@@ -186,6 +202,11 @@ class Deleting(Generic[V]):
             before, after = self._edited.content(self._edited.seen), self._edited.content(now)
             differing(("When you opened it", before), ("Now", after))
         self._doing.set_text("Delete anyway")
+
+
+def delete_button(edited: Edited[V], title: str, about: str, work: Callable[[int], int | None], back: str) -> None:
+    """A button that asks before something is deleted; see `Deleting`."""
+    button("Delete", Deleting(edited, title, about, work, back).open, kind="danger")
 
 
 class Saving(Generic[V]):
