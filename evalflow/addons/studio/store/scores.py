@@ -155,19 +155,18 @@ class RunScores:
     limits: Sequence[Limit] = ()
     people: People = field(default_factory=dict[tuple[int, str], PeopleScore])
 
-    def page(self, wanted: ScoreFilter, after: Place | None, limit: int, *, is_descending: bool = False) -> list[Score]:
-        """Scores after a place, in input order or in reverse."""
-        order = _ordered(_ORDER, is_descending=is_descending)
-        beyond_place = () if after is None else (_after(after, is_descending=is_descending),)
+    def page(self, wanted: ScoreFilter, after: Place | None, limit: int) -> list[Score]:
+        """Scores after a place, in input order."""
+        beyond_place = () if after is None else (_after(after, is_descending=False),)
         rare = self._rare_positions(wanted)
         if rare is None:
-            return self._load(self._keys(wanted).where(*beyond_place), order, limit)
+            return self._load(self._keys(wanted).where(*beyond_place), _ORDER, limit)
         if after is not None:
-            rare = [one for one in rare if (one <= after[0] if is_descending else one >= after[0])]
+            rare = [one for one in rare if one >= after[0]]
         found: list[Score] = []
-        for some in chunks(reversed(rare) if is_descending else rare, _AT_ONCE):
+        for some in chunks(rare, _AT_ONCE):
             keys = self._keys(replace(wanted, positions=some)).where(*beyond_place)
-            found += self._load(keys, order, limit - len(found))
+            found += self._load(keys, _ORDER, limit - len(found))
             if len(found) == limit:
                 break
         return found
@@ -182,7 +181,8 @@ class RunScores:
             further = scores.c.score < beyond if is_descending else scores.c.score > beyond
             same = and_(scores.c.score == beyond, _after((place[0], place[1]), is_descending=is_descending))
             keys = keys.where(or_(further, same))
-        return self._load(keys, _ordered((scores.c.score, *_ORDER), is_descending=is_descending), limit)
+        order = (scores.c.score, *_ORDER)
+        return self._load(keys, [column.desc() for column in order] if is_descending else order, limit)
 
     def get(self, place: Place) -> Score | None:
         """One score with the judge's steps."""
@@ -361,10 +361,6 @@ def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
 def _after(place: Place, *, is_descending: bool) -> ColumnElement[bool]:
     here, there = tuple_(*_ORDER), tuple_(*place)
     return here < there if is_descending else here > there
-
-
-def _ordered(columns: Sequence[ColumnElement[Any]], *, is_descending: bool) -> list[ColumnElement[Any]]:
-    return [column.desc() if is_descending else column.asc() for column in columns]
 
 
 def clear(connection: Connection, run: int) -> None:

@@ -180,10 +180,10 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, object], *, draft
 
 
 @requires("edit")
-def append_rows(space: Workspace, dataset: str, rows: Iterable[Body], *, draft: bool = False) -> int:
+def append_rows(space: Workspace, dataset: str, rows: Iterable[Body]) -> int:
     """Add cases in the form of `case_to_row`, all or none; returns their number."""
     row = own_row(space, dataset)
-    prepared = [{**case_columns(body), "is_draft": draft} for body in rows]
+    prepared = [{**case_columns(body), "is_draft": False} for body in rows]
     with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
         return append_stored(connection, row["id"], prepared)
 

@@ -224,9 +224,9 @@ def declared(group: str, config_dir: Path | None = None) -> dict[str, Option]:
     return {option.name: option for option in options(config_dir, group)}
 
 
-def find_declared(group: str, what: str, name: str, config_dir: Path | None = None) -> Option:
+def find_declared(group: str, what: str, name: str) -> Option:
     """One option."""
-    known = declared(group, config_dir)
+    known = declared(group)
     if name not in known:
         raise not_found(what, name, list(known))
     return known[name]

@@ -323,7 +323,7 @@ def _put_labels(
     seen = stored.has_viewed(connection, review.run_ids, me)
     rubrics = review.rubrics
     rows = [
-        label_row(review, answer, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])
+        label_row(review, answer, me, metric, value, seen_before=seen, rubric=rubrics[metric])
         | {"missing": "cannot_tell" if value is None else None, **about}
         for metric, value in read.items()
     ]
@@ -337,11 +337,10 @@ def label_row(
     metric: str,
     value: object,
     *,
-    blind: bool,
     seen_before: bool,
     rubric: int,
 ) -> Row:
-    """A row of the labels of a review, with the weight of a single answer."""
+    """A row of the blind labels of a review, with the weight of a single answer."""
     about = {name: getattr(answer, name) for name in (*CELL, "answer_hash")}
     return {
         **about,
@@ -352,7 +351,7 @@ def label_row(
         "by": by,
         "weight": 1.0,
         "comment": None,
-        "blind": blind,
+        "blind": True,
         "seen_before": seen_before,
         "rubric": rubric,
         "seconds": None,

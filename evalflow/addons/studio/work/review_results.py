@@ -166,7 +166,7 @@ def resolve(space: Workspace, name: str, item: int, metric: str, value: object, 
         if answer is None or metric not in stored.contents(connection, review.id, [item])[item].metrics:
             raise not_found("answer", str(item), [])
         seen = stored.has_viewed(connection, review.run_ids, me)
-        row = label_row(review, answer, me, metric, read, blind=True, seen_before=seen, rubric=own.rubric)
+        row = label_row(review, answer, me, metric, read, seen_before=seen, rubric=own.rubric)
         stored.replace_labels(connection, review.id, item, [{**row, "comment": reason}], kind="resolution")
 
 

@@ -75,20 +75,18 @@ def list_scores(
     limit: int = 50,
     *,
     sort: str = "input",
-    thresholds: Mapping[str, float] | None = None,
 ) -> Page[Score]:
     """Scores of a run.
 
     `cursor` is `next` of the previous page with the same filter and order. `limit`: at most 500. `sort`: input (the
-    order of the data), or score or -score (lowest or highest first, for one metric). `thresholds` by metric replace the
-    run's for `passed`.
+    order of the data), or score or -score (lowest or highest first, for one metric).
     """
     chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
     if sort not in ("input", "score", "-score"):
         raise UserError(Problem(f"{sort!r} is not an order", "sort", "input, score or -score"))
     if sort != "input" and chosen.metric is None:
         raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
-    with _scores_of(space, run_id, thresholds) as scores:
+    with _scores_of(space, run_id) as scores:
         if sort == "input":
             found = scores.page(chosen, _cursor(cursor, (int, int)), limit + 1)
         else:
@@ -129,11 +127,11 @@ def _with_steps(scores: RunScores, positions: Sequence[int]) -> list[Score]:
 
 
 @requires("read")
-def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
+def get_score(space: Workspace, run_id: str, score_id: str) -> Score:
     """One score with the judge's steps. Prompts are included only if the run saved them."""
     position, _, n = score_id.partition("-")
     found = None
-    with _scores_of(space, run_id, thresholds) as scores:
+    with _scores_of(space, run_id) as scores:
         if score_id.isascii() and position.isdecimal() and n.isdecimal() and len(score_id) < 20:
             found = scores.get((int(position), int(n)))
     if found is None:

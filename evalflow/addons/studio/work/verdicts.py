@@ -153,9 +153,9 @@ def answer_verdicts(space: Workspace, run_id: str, position: int) -> dict[str, S
 
 
 @requires("edit")
-def agree(space: Workspace, run_id: str, position: int, metric: str, comment: str = "") -> None:
+def agree(space: Workspace, run_id: str, position: int, metric: str) -> None:
     """Say that the judge is right, in place of one's earlier verdict."""
-    _give(space, run_id, position, metric, None, comment)
+    _give(space, run_id, position, metric, None, "")
 
 
 @requires("edit")

@@ -149,7 +149,7 @@ def test_another_threshold_is_free(space: Workspace, bot: Bot) -> None:
         rate = scores.pass_rates(space, run.run_id, {"good": threshold})[0]
         assert rate.passed == sum(value is not None and value >= threshold for value in values)
         failed = ScoreFilter(passed=False)
-        found = scores.list_scores(space, run.run_id, failed, thresholds={"good": threshold}).items
+        found = scores.order_results(space, run.run_id, failed, thresholds={"good": threshold})
         assert len(found) == rate.n - rate.passed
     assert bot.endpoint.count == asked
 

@@ -13,7 +13,6 @@ from evalflow.addons.studio.web.ui.dialogs import Saving, edited
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
     CALLED,
-    KEY,
     MODEL,
     PARAMETERS,
     by_problem,
@@ -295,7 +294,7 @@ class BotForm:
         self.fields |= by_problem("target", {"connection": pick_connection(self._config, connections)})
 
     def _key_field(self) -> None:
-        self.fields[f"target.{_KEY}"] = key_field(KEY, self._config.get(_KEY, _DEFAULT_KEY))
+        self.fields[f"target.{_KEY}"] = key_field(self._config.get(_KEY, _DEFAULT_KEY))
 
     def _add(self, key: str, make: Callable[[forms.About, Any], forms.Field], about: forms.About) -> None:
         self.fields[f"target.{key}"] = make(about, self._config.get(key))

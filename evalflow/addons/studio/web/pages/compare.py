@@ -44,7 +44,6 @@ from evalflow.addons.studio.web.ui.parts import (
     text,
 )
 from evalflow.addons.studio.web.ui.visitor import may, title_of
-from evalflow.addons.studio.web.ui.word_changes import marked
 from evalflow.addons.studio.work import comparing
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.comparing import passing_metrics
@@ -337,10 +336,18 @@ def _what_changed(found: Comparison, bot: str) -> None:
                 if name:
                     text(name, "p", "small muted")
                     with ui.element("div").classes("split"):
-                        marked(before or [Stretch("none", is_changed=False)], "del", f"{what}, {name}: A")
-                        marked(after or [Stretch("none", is_changed=False)], "ins", f"{what}, {name}: B")
+                        _marked(before, "del", f"{what}, {name}: A")
+                        _marked(after, "ins", f"{what}, {name}: B")
         if found.changed[0].answers:
             text(found.changes[-1], "p", "small muted")
+
+
+def _marked(stretches: Sequence[Stretch], tag: str, label: str) -> None:
+    """A text with its changes in the element `del` or `ins`; `label` names it for screen readers."""
+    with ui.element("div").classes("text marked").props("dir=auto tabindex=0 role=region") as box:
+        box.props["aria-label"] = label
+        for one in stretches or [Stretch("none", is_changed=False)]:
+            text(one.content, tag if one.is_changed else "span")
 
 
 def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:

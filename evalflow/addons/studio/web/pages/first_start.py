@@ -13,7 +13,6 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
-    KEY,
     MODEL,
     ModelField,
     by_problem,
@@ -98,7 +97,7 @@ class _OwnBot:
         self._creation = uuid.uuid4().hex
         with forms.form():
             if connections is None:
-                self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field(KEY, "")}
+                self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field("")}
             else:
                 self._called = {"connection": pick_connection({}, connections)}
             for field in self._called.values():

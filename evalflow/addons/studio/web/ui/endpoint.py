@@ -66,9 +66,9 @@ def pick_connection(
     )
 
 
-def key_field(about: forms.About, name: str | None) -> forms.Field:
+def key_field(name: str | None) -> forms.Field:
     """The field of the environment variable with a key, which says whether it is set."""
-    field = forms.line(about, name)
+    field = forms.line(KEY, name)
     is_set = text(_whether_set(forms.written(field)), classes="aside")
     field.on_value_change(lambda: is_set.set_text(_whether_set(forms.written(field))))
     return field

@@ -140,12 +140,10 @@ def badge(content: str, tone: Tone = "") -> TextElement:
     return text(content, "span", f"badge {tone}")
 
 
-def card(
-    title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]], level: Literal["h2", "h3"] = "h2"
-) -> ui.link:
-    """A card of a list; it links to the page of the thing. `level` is that of its heading."""
+def card(title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]]) -> ui.link:
+    """A card of a list; it links to the page of the thing."""
     with ui.link(target=path).classes("card") as made:
-        text(title, level)
+        text(title, "h2")
         if about:
             text(about, "p", "muted small clamp")
         with ui.element("div").classes("foot"):
