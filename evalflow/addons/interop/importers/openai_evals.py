@@ -35,7 +35,7 @@ from evalflow.addons.interop.importers.openai_items import case_of, item_of, rea
 from evalflow.addons.interop.importers.readers import WRITE_TEXT
 from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.registry_evals import is_registry, read_registry, read_samples
-from evalflow.addons.interop.importers.scores import RecordedScores
+from evalflow.addons.interop.importers.scores import RecordedScores, Verdicts
 from evalflow.addons.interop.importers.sources import (
     LARGEST_FILE,
     begins_with,
@@ -45,7 +45,6 @@ from evalflow.addons.interop.importers.sources import (
     read_objects,
     read_rows,
 )
-from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError

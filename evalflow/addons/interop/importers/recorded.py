@@ -30,9 +30,8 @@ from evalflow.addons.interop.importers.files import (
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import WRITE_TEXT
 from evalflow.addons.interop.importers.same_cases import SameCases, turns_of
-from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
+from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores, Verdicts
 from evalflow.addons.interop.importers.secrets import without_secrets
-from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_desk import label_row
 from evalflow.addons.studio.work.review_guidelines import submitted_by_older
 from evalflow.addons.studio.work.review_rows import LabelledMetric, StoredReview, found_review
-from evalflow.addons.studio.work.space import Workspace, not_found
+from evalflow.addons.studio.work.reviews import Review, change_review
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.app.core.reviewing import FrozenAnswer
 from evalflow.errors import Problem, UserError
 from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.metrics.scale import LabelScale, read_label
 from evalflow.paths import safe_text
+from evalflow.report.wording import counted
 from evalflow.stats.agreement import cohen_kappa
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.raters import krippendorff_alpha
@@ -384,3 +387,20 @@ def _served(
 
 def _is_settled(states: Sequence[str], people: int) -> bool:
     return "submitted" in states or states.count("declined") >= people
+
+
+@requires("edit")
+def close_review(space: Workspace, name: str, expected: int, *, allow_ties: bool = False) -> Review:
+    """End the labelling: nothing more is served, and what people have begun they may submit while it is reserved.
+
+    TakenError while ties are to be decided, unless `allow_ties`: each then counts as the mean of its labels.
+    """
+    review = found_review(space, name)
+    if not allow_ties and (ties := ties_of(review.rubrics, space.read(stored.label_rows, review.id))):
+        what = f"{counted(len(ties), 'tie')} between people {'is' if len(ties) == 1 else 'are'} to be decided first"
+        hint = (
+            f"decide them on /reviews/{quote(name, safe='')}#disagreements, or close it with allow_ties: a tie then "
+            "counts as the mean of its labels"
+        )
+        raise TakenError(Problem(what, "state", hint))
+    return change_review(space, name, expected, {"state": "closed"})

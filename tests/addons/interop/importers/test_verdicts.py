@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.verdicts import Verdicts
+from evalflow.addons.interop.importers.scores import Verdicts
 from evalflow.records.scores import Direction, passes
 
 Triple = tuple[float, float | None, bool | None]

@@ -16,7 +16,7 @@ from evalflow.addons.studio.work import (
     judges,
     metrics,
     review_calibration,
-    review_closing,
+    review_results,
     reviews,
 )
 from evalflow.addons.studio.work.metrics import MetricDraft, get_metric, update_metric
@@ -71,7 +71,7 @@ def review(space: Workspace, labelled: Run) -> None:
     while (found := next_item(space, "r")) is not None:
         fee = int(re.findall(r"\d+", found.answer)[0])
         submit_item(space, "r", found.item, {"right": fee % 5 > 0})
-    review_closing.close_review(space, "r", 1)
+    review_results.close_review(space, "r", 1)
     review_calibration.save_calibration(space, "r")
 
 

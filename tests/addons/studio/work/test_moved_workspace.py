@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.addons.studio.store import runs as stored
-from evalflow.addons.studio.work import archives, comparing, review_closing, review_desk, reviews, runs
+from evalflow.addons.studio.work import archives, comparing, review_desk, review_results, reviews, runs
 from evalflow.addons.studio.work.opened_runs import open_run
 from evalflow.addons.studio.work.review_calibration import save_calibration
 from evalflow.addons.studio.work.reviews import ReviewRequest
@@ -72,7 +72,7 @@ def test_a_moved_workspace_works_on(database_url: str, tmp_path: Path, monkeypat
         ann = person(space, "ann")
         while (item := review_desk.next_item(ann, "r")) is not None:
             review_desk.submit_item(ann, "r", item.item, {"exact": True})
-        review_closing.close_review(space, "r", reviews.get_review(space, "r").version)
+        review_results.close_review(space, "r", reviews.get_review(space, "r").version)
         assert save_calibration(space, "r")
         assert keep_threshold(space, gated, "exact", 0.5).state == "done"
         assert carry_out(space, waiting).state == "done"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.studio.work import bots, cases, datasets, metrics, review_closing, review_desk, reviews
+from evalflow.addons.studio.work import bots, cases, datasets, metrics, review_desk, review_results, reviews
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.review_calibration import review_result, save_calibration
 from evalflow.addons.studio.work.review_desk import DeskItem, next_item, open_item, submit_item
@@ -108,7 +108,7 @@ def test_preferences_correct_the_judge_as_other_labels_do(space: Workspace, run:
     for name in ("ann", "ben"):
         served(space, name, "new")
     review = reviews.get_review(space, "r")
-    review_closing.close_review(space, "r", review.version)
+    review_results.close_review(space, "r", review.version)
     found = review_result(space, "r").calibration
     assert found is not None
     (row,) = found.rows

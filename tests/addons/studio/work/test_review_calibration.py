@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.studio.work import review_calibration, review_closing, review_guidelines, review_results, reviews
+from evalflow.addons.studio.work import review_calibration, review_guidelines, review_results, reviews
 from evalflow.addons.studio.work.review_desk import next_item, submit_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.run_request import RunRequest
@@ -57,7 +57,7 @@ def test_a_closed_review_is_saved_as_the_command_does(space: Workspace, tmp_path
     label_all(space, "r", "ann", "ben")
     with pytest.raises(TakenError, match="provisional"):
         review_calibration.save_calibration(eve, "r")
-    closed = review_closing.close_review(eve, "r", 1)
+    closed = review_results.close_review(eve, "r", 1)
     before = review_calibration.review_result(eve, "r")
     assert not before.is_saved
     assert [(one.judge, one.issued_at, one.why_not) for one in before.certificates] == [(JUDGE, "", "")]
@@ -95,7 +95,7 @@ def test_labels_of_a_review_follow_into_another_run(space: Workspace) -> None:
     request = ReviewRequest(name="r", run_id=run.run_id, metrics=["right"], size=20, people=["ann"], seed=3)
     reviews.create_review(eve, request)
     label_all(space, "r", "ann")
-    review_closing.close_review(eve, "r", 1)
+    review_results.close_review(eve, "r", 1)
     review_calibration.save_calibration(eve, "r")
     found = labels_of_run(open_run(RunFolder(other.folder)))
     assert found is not None
@@ -111,7 +111,7 @@ def test_too_few_labels_give_no_certificate_and_say_why(space: Workspace) -> Non
         eve, ReviewRequest(name="r", run_id=run.run_id, metrics=["right"], size=6, people=["ann"], seed=3)
     )
     label_all(space, "r", "ann")
-    review_closing.close_review(eve, "r", 1)
+    review_results.close_review(eve, "r", 1)
     [one] = review_calibration.review_result(eve, "r").certificates
     assert "it takes 15" in one.why_not
     [saved] = review_calibration.save_calibration(eve, "r").certificates

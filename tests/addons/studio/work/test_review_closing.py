@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from evalflow.addons.studio.store.reviews import GivenLabel
-from evalflow.addons.studio.work import review_calibration, review_closing, review_results, reviews
+from evalflow.addons.studio.work import review_calibration, review_results, reviews
 from evalflow.addons.studio.work.review_desk import CANNOT_TELL, next_item, submit_item
 from evalflow.addons.studio.work.review_results import ties_of
 from evalflow.addons.studio.work.reviews import ReviewRequest
@@ -35,7 +35,7 @@ def test_ties_are_decided_before_a_review_closes(space: Workspace) -> None:
             submit_item(me, "my r", found.item, {"right": CANNOT_TELL if found.item == 7 and tied else not tied})
     assert review_results.progress(eve, "my r").ties == 3
     with pytest.raises(TakenError, match="3 ties between people are to be decided first") as refused:
-        review_closing.close_review(eve, "my r", made.version)
+        review_results.close_review(eve, "my r", made.version)
     assert "/reviews/my%20r#disagreements" in str(refused.value.problems[0].hint)
     review_results.resolve(eve, "my r", 5, "right", True, "It is.")
     found = review_results.disagreements(eve, "my r")
@@ -45,8 +45,8 @@ def test_ties_are_decided_before_a_review_closes(space: Workspace) -> None:
         (5, False, True),
     ]
     with pytest.raises(TakenError, match="2 ties between"):
-        review_closing.close_review(eve, "my r", made.version)
-    closed = review_closing.close_review(eve, "my r", made.version, allow_ties=True)
+        review_results.close_review(eve, "my r", made.version)
+    closed = review_results.close_review(eve, "my r", made.version, allow_ties=True)
     assert closed.state == "closed"
     result = review_calibration.review_result(eve, "my r")
     assert result.calibration is not None
@@ -57,7 +57,7 @@ def test_ties_are_decided_before_a_review_closes(space: Workspace) -> None:
     reviews.reopen_review(eve, "my r", closed.version)
     for item in (2, 9):
         review_results.resolve(eve, "my r", item, "right", False, "It is not.")
-    assert review_closing.close_review(eve, "my r", closed.version + 1).state == "closed"
+    assert review_results.close_review(eve, "my r", closed.version + 1).state == "closed"
 
 
 values = st.one_of(st.sampled_from([0, 1, 0.0, 1.0, True, False]), st.sampled_from(["a", "b"]), st.none())

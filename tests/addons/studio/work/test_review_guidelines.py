@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.studio.work import review_closing, review_guidelines, review_results, reviews
+from evalflow.addons.studio.work import review_guidelines, review_results, reviews
 from evalflow.addons.studio.work.review_desk import (
     CANNOT_TELL,
     decline_item,
@@ -54,7 +54,7 @@ def test_answers_labelled_by_older_guidelines_are_given_out_again(space: Workspa
     label(ann, 3)
     with pytest.raises(StaleError):
         review_guidelines.give_out_again(eve, "r", 1)
-    closed = review_closing.close_review(eve, "r", revised.version)
+    closed = review_results.close_review(eve, "r", revised.version)
     assert review_guidelines.give_out_again(eve, "r", closed.version).state == "open"
     found = review_results.progress(eve, "r")
     assert (found.outdated, found.labels) == (0, 1)

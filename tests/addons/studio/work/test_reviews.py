@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store import rows, server_tables
-from evalflow.addons.studio.work import review_closing, review_desk, review_guidelines, review_results, reviews
+from evalflow.addons.studio.work import review_desk, review_guidelines, review_results, reviews
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, Role
 from evalflow.addons.studio.work.review_desk import (
     CANNOT_TELL,
@@ -334,7 +334,7 @@ def test_a_review_of_a_run_is_drawn_and_read_blind(finished: tuple[Workspace, Fi
     again = next_item(person(space, "ben"), made.name)
     assert again is not None
     assert again.item == found.item
-    closed = review_closing.close_review(eve, made.name, moved.version)
+    closed = review_results.close_review(eve, made.name, moved.version)
     ben = person(space, "ben")
     begun = next_item(ben, made.name)  # what was begun may still be submitted, and nothing more is given out
     assert begun is not None

@@ -7,7 +7,6 @@ import pytest
 from evalflow.addons.studio.work import (
     comparing,
     pair_reviews,
-    review_closing,
     review_guidelines,
     review_results,
     reviews,
@@ -72,7 +71,7 @@ def test_people_prefer_one_run_and_the_comparison_says_so(space: Workspace, made
     assert {row["value"] for row in rows} == {"loss", "win"}
     with pytest.raises(UserError, match="says nothing of a judge"):
         review_result(space, "r")
-    review_closing.close_review(space, "r", reviews.get_review(space, "r").version)
+    review_results.close_review(space, "r", reviews.get_review(space, "r").version)
     with pytest.raises(UserError, match="says nothing of a judge"):
         save_calibration(space, "r")
     closed = comparing.compare_runs(space, made.worse, made.better)

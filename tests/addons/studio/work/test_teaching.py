@@ -14,7 +14,7 @@ from evalflow.addons.studio.work import (
     datasets,
     judges,
     metrics,
-    review_closing,
+    review_results,
     reviews,
     teaching,
 )
@@ -84,7 +84,7 @@ def reviewed(space: Workspace, url: str, count: int = 66, *, is_live: bool = Fal
     assert "still labelling" in waiting.why_not
     with pytest.raises(TakenError, match="still labelling"):
         teaching.teach(eve, "r", METRIC)
-    review_closing.close_review(eve, "r", 1)
+    review_results.close_review(eve, "r", 1)
     return eve
 
 

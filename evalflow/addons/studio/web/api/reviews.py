@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import (
     review_calibration,
-    review_closing,
     review_desk,
     review_guidelines,
     review_results,
@@ -135,7 +134,7 @@ def patch_review(
     elif change.again:
         found = review_guidelines.give_out_again(space, review, expected)
     elif change.state == "closed":
-        found = review_closing.close_review(space, review, expected, allow_ties=change.allow_ties)
+        found = review_results.close_review(space, review, expected, allow_ties=change.allow_ties)
     else:
         found = reviews.reopen_review(space, review, expected)
     return headers.tag(found)

@@ -38,7 +38,7 @@ from evalflow.addons.studio.web.ui.parts import (
 from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.verdict import CAUSES
 from evalflow.addons.studio.web.ui.visitor import title_of, visitor
-from evalflow.addons.studio.work import pair_reviews, review_calibration, review_closing, review_results, reviews
+from evalflow.addons.studio.work import pair_reviews, review_calibration, review_results, reviews
 from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
@@ -125,7 +125,7 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
         if review.state == "open" and found.ties:
             open_once(_deciding_first(workspace, review, found.ties))
             return
-        work = review_closing.close_review if review.state == "open" else reviews.reopen_review
+        work = review_results.close_review if review.state == "open" else reviews.reopen_review
         if await forms.succeeds(partial(work, workspace, review.name, review.version), by=changing):
             ui.navigate.reload()
 
@@ -144,7 +144,7 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
 
 def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
     async def close(closing: ui.button) -> None:
-        work = partial(review_closing.close_review, workspace, review.name, review.version, allow_ties=True)
+        work = partial(review_results.close_review, workspace, review.name, review.version, allow_ties=True)
         if await forms.succeeds(work, by=closing):
             ui.navigate.reload()
 
@@ -216,7 +216,7 @@ def _offer_closing(workspace: Workspace, review: Review) -> None:
     """Offer to close the review, since everything is labelled and decided."""
 
     async def close() -> None:
-        work = partial(review_closing.close_review, workspace, review.name, review.version)
+        work = partial(review_results.close_review, workspace, review.name, review.version)
         if await forms.succeeds(work, by=closing):
             ui.navigate.reload()
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.pair_review import PAIR_ABOUT, PairReviewForm
-from evalflow.addons.studio.web.pages.runs import own_first, run_option
+from evalflow.addons.studio.web.pages.runs import name_of, own_first, run_option, when
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, empty, link_button, text
@@ -20,8 +19,8 @@ from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
 from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.review_rows import Shown
-from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest
-from evalflow.addons.studio.work.runs import get_run, list_runs
+from evalflow.addons.studio.work.reviews import PREFERRED, Candidates, Labeller, Review, ReviewEntry, ReviewRequest
+from evalflow.addons.studio.work.runs import Run, get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
 
@@ -72,8 +71,8 @@ def add() -> None:
             before, after = [await to_thread.run_sync(get_run, workspace, one) for one in (against, run)]
             people = await to_thread.run_sync(reviews.labellers, workspace)
             trail = [("Compare", address("/compare", {"a": against, "b": run}))]
-            with frame("Which answer is better?", place="Reviews", about=PAIR_ABOUT, trail=trail):
-                PairReviewForm(workspace, before, after, people)
+            with frame("Which answer is better?", place="Reviews", about=_PAIR_ABOUT, trail=trail):
+                _PairReviewForm(workspace, before, after, people)
             return
         runs = [one for one in (await to_thread.run_sync(list_runs, workspace)).items if one.facts]
         trail = [("Reviews", "/reviews")]
@@ -161,7 +160,35 @@ def desk_address(review: str) -> str:
     return f"/reviews/{quote(review, safe='')}/label"
 
 
-class _ReviewForm:
+class _NewReview:
+    """What every form of a new review asks for: its name, its size, and who labels."""
+
+    _workspace: Workspace
+    _name: forms.Field
+    _size: ui.number
+    _overlap: ui.number
+    _create: ui.button
+
+    def _pick_people(self, people: Sequence[Labeller]) -> None:
+        names = {one.name: joined(one.name, one.full_name) for one in people}
+        self._people = forms.several(_PEOPLE, names, list(names) if len(names) == 1 else [], searched=True)
+
+    async def _create_review(self, fields: Mapping[str, forms.Field], **own: Any) -> None:
+        """Create the review with its `own` keys of a request, whose further fields are `fields`."""
+        mine = {"name": self._name, "size": self._size, "overlap": self._overlap, "people": self._people}
+        request = ReviewRequest(
+            name=forms.written(self._name) or "",
+            size=cast("int", forms.number_of(self._size) or 0),
+            people=cast("Sequence[str]", self._people.value or []),
+            overlap=(self._overlap.value or 0) / 100,
+            **own,
+        )
+        work = partial(reviews.create_review, self._workspace, request)
+        if await forms.attempt(work, {**mine, **fields}, self._create) is not None:
+            forms.leave("/reviews")
+
+
+class _ReviewForm(_NewReview):
     """The form of a new review; the expected interval is updated during typing."""
 
     def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], found: Candidates) -> None:
@@ -187,8 +214,7 @@ class _ReviewForm:
                 options = [one for one in _METHODS if _is_possible(one.value, found)]
                 forms.choices("How they are drawn", options, "random", self._choose)
             with forms.fieldset("Who"):
-                names = {one.name: joined(one.name, one.full_name) for one in found.people}
-                self._people = forms.several(_PEOPLE, names, list(names) if len(names) == 1 else [], searched=True)
+                self._pick_people(found.people)
             with forms.fieldset("What people read"):
                 self._contexts = forms.tick(forms.About("Show the passages that the bot was given"), True)
                 self._reference = forms.tick(forms.About("Show the expected answer"), True)
@@ -235,33 +261,60 @@ class _ReviewForm:
             )
 
     async def _save(self) -> None:
-        fields: dict[str, forms.Field] = {
-            "name": self._name,
-            "metrics": self._metrics,
-            "size": self._size,
-            "overlap": self._overlap,
-            "people": self._people,
-        }
-        method: Any = "strata" if self._method in ("tag", "score") else self._method
-        by: Any = self._method if method == "strata" else None
-        request = ReviewRequest(
-            name=forms.written(self._name) or "",
+        is_stratified = self._method in ("tag", "score")
+        await self._create_review(
+            {"metrics": self._metrics},
             run_id=self._run,
             metrics=self._chosen(),
-            size=cast("int", forms.number_of(self._size) or 0),
-            people=cast("Sequence[str]", self._people.value or []),
-            overlap=(self._overlap.value or 0) / 100,
-            method=method,
-            by=by,
+            method="strata" if is_stratified else self._method,
+            by=self._method if is_stratified else None,
             guidelines={name: str(field.value or "") for name, field in self._texts.items()},
             shown=Shown(bool(self._contexts.value), bool(self._reference.value)),
         )
-        made = await forms.attempt(partial(reviews.create_review, self._workspace, request), fields, self._create)
-        if made is not None:
-            forms.leave("/reviews")
 
 
 def _is_possible(method: str, found: Candidates) -> bool:
     if method == "tag":
         return bool(found.tags)
     return method != "groups" or found.groups < found.answers
+
+
+_PAIR_ABOUT = "People see two answers to the same question, without knowing whose they are, and say which is better."
+_PAIR_SIZE = forms.About("Cases to compare", "Drawn at random from those with different answers.", required=True)
+_PAIR_OVERLAP = forms.About("Compared by two people (%)", "Shows how far people agree; at least 30 cases, unless 0.")
+_GUIDELINE = forms.About("What makes an answer better", "People read this beside each pair.")
+_PAIRS_AT_FIRST = 40
+
+
+class _PairReviewForm(_NewReview):
+    """The form of a review in which people say which of two runs' answers is better."""
+
+    def __init__(self, workspace: Workspace, before: Run, after: Run, people: list[Labeller]) -> None:
+        self._workspace, self._before, self._after = workspace, before, after
+        with forms.form(kept=True):
+            with forms.fieldset("What is compared"):
+                for side, run in (("A", before), ("B", after)):
+                    text(f"{side}: {joined(name_of(run), when(run.created_at))}", "p")
+                self._name = forms.line(_NAME, f"Which is better, {after.created_at[:10]}")
+            with forms.fieldset("How many, and who"):
+                with forms.pair():
+                    self._size = forms.number_field(_PAIR_SIZE, _PAIRS_AT_FIRST)
+                    self._overlap = forms.number_field(_PAIR_OVERLAP, 0 if len(people) == 1 else 20)
+                self._pick_people(people)
+            with forms.fieldset("What people read"):
+                self._reference = forms.tick(forms.About("Show the expected answer"), True)
+                self._guideline = forms.area(_GUIDELINE, PREFERRED.description)
+            with ui.element("div").classes("actions"):
+                self._create = button("Create the review", self._save, kind="primary")
+                compare = address("/compare", {"a": before.run_id, "b": after.run_id})
+                link_button("Back to the comparison", compare)
+
+    async def _save(self) -> None:
+        await self._create_review(
+            {"guidelines": self._guideline},
+            run_id=self._after.run_id,
+            metrics=[],
+            guidelines={PREFERRED.name: str(self._guideline.value or "")},
+            shown=Shown(contexts=False, reference=bool(self._reference.value)),
+            against=self._before.run_id,
+        )

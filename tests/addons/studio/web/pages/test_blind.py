@@ -12,7 +12,7 @@ import pytest
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.web.application import API
-from evalflow.addons.studio.work import people, projects, review_closing, review_desk, review_guidelines, reviews
+from evalflow.addons.studio.work import people, projects, review_desk, review_guidelines, review_results, reviews
 from evalflow.addons.studio.work.review_desk import next_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.space import Workspace
@@ -259,7 +259,7 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     assert page.get_by_label("Comment").input_value() == "Typed in a tunnel"
     submit(page, page.get_by_role("button", name="Submit").click)
 
-    space_of(place, lambda space: review_closing.close_review(space, "Later", 2))
+    space_of(place, lambda space: review_results.close_review(space, "Later", 2))
     page.goto("/reviews")
     page.get_by_role("link", name="Finish Later").click()
     page.wait_for_url("**/reviews/Later/label*")

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evalflow.addons.studio.work import review_calibration, review_closing, review_desk, reviews
+from evalflow.addons.studio.work import review_calibration, review_desk, review_results, reviews
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.report.comparison_sentences import verdict_in_words
 from evalflow.report.gate_sentences import beside_value, gates_once
@@ -200,7 +200,7 @@ def test_the_result_of_a_review(visit: Visit, opened: Opened) -> None:
         page = visit("/reviews/tones")
         page.get_by_text("Provisional: people are still labelling.").wait_for()
         page.get_by_text(sentence, exact=True).wait_for()
-        review_closing.close_review(space, "tones", reviews.get_review(space, "tones").version)
+        review_results.close_review(space, "tones", reviews.get_review(space, "tones").version)
         review_calibration.save_calibration(space, "tones")
     for name in ("summary.md", "report.html"):
         text = html.unescape(re.sub(r"<[^>]+>|[*\\]", "", (folder / name).read_text(encoding="utf-8")))

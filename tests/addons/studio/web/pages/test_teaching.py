@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.studio.work import review_closing
+from evalflow.addons.studio.work import review_results
 from evalflow.addons.studio.work.metrics import get_metric
 from evalflow.testing import Endpoint
 from tests.addons.studio.web.conftest import Fits, Server, working_in
@@ -25,7 +25,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with Endpoint(following) as endpoint:
         with working_in(folder) as space:
             labelled(space, endpoint.url, 66, {})
-            review_closing.close_review(space, "r", 1)
+            review_results.close_review(space, "r", 1)
         yield folder
 
 
