@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+
+from pydantic import ConfigDict, Field
 
 from evalflow.addons.studio.store import definitions, people, projects
 from evalflow.addons.studio.store import tasks as stored
@@ -19,6 +21,9 @@ from evalflow.errors import Problem, UserError
 LONGEST_TITLE, LONGEST_TEXT = 300, 20_000
 """In characters."""
 MOST_ASSIGNEES = 50
+Title = Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE)]
+Description = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Assignees = Annotated[Sequence[Annotated[str, Field(max_length=200)]], Field(max_length=MOST_ASSIGNEES)]
 _CHOICES = {"cause": get_args(Cause), "status": get_args(Status), "priority": get_args(Priority)}
 
 
@@ -51,18 +56,21 @@ class TaskDraft:
         value: What a person says in place of the judge, for `JudgeExample`.
     """
 
-    title: str
-    description: str = ""
+    __pydantic_config__ = ConfigDict(extra="forbid")  # also the body of REST requests
+    title: Title
+    description: Description = ""
     cause: Cause = "unknown"
     status: Status = "open"
     priority: Priority = "normal"
-    assignees: Sequence[str] = ()
-    run: str | None = None
-    position: int | None = None
-    metric: str | None = None
-    dataset: str | None = None
-    case_id: str | None = None
-    value: object = None
+    assignees: Assignees = ()
+    run: Annotated[str | None, Field(max_length=200)] = None
+    position: Annotated[int, Field(ge=0, lt=2**31, description="An answer's position in the run, from 0.")] | None = (
+        None
+    )
+    metric: Annotated[str | None, Field(max_length=500)] = None
+    dataset: Annotated[str | None, Field(max_length=500)] = None
+    case_id: Annotated[str | None, Field(max_length=2000)] = None
+    value: Annotated[bool | float | str | None, Field(description="A person's value in place of the judge's.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from pydantic import Field
 
 from evalflow.addons.studio.web.api.deps import (
     Expected,
@@ -22,39 +21,18 @@ from evalflow.addons.studio.work import tasks
 from evalflow.addons.studio.work.space import Page
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
-_Title = Annotated[str, Field(min_length=1, max_length=tasks.LONGEST_TITLE)]
-_Description = Annotated[str, Field(max_length=tasks.LONGEST_TEXT)]
-_Assignees = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=tasks.MOST_ASSIGNEES)]
-_Position = Annotated[int, Field(ge=0, lt=2**31, description="An answer's position in the run, from 0.")]
 _Text = Annotated[str | None, Query(max_length=500)]
-
-
-class NewTask(RequestBody):
-    """A task to create; `run`, `position` and `metric` say which answer or score it is about."""
-
-    title: _Title
-    description: _Description = ""
-    cause: tasks.Cause = "unknown"
-    status: tasks.Status = "open"
-    priority: tasks.Priority = "normal"
-    assignees: _Assignees = Field(default=[])
-    run: str | None = Field(default=None, max_length=200)
-    position: _Position | None = None
-    metric: str | None = Field(default=None, max_length=500)
-    dataset: str | None = Field(default=None, max_length=500)
-    case_id: str | None = Field(default=None, max_length=2000)
-    value: bool | float | str | None = Field(default=None, description="A person's value in place of the judge's.")
 
 
 class TaskChange(RequestBody):
     """Changes to a task; fields that are left out are unchanged."""
 
-    title: _Title | None = None
-    description: _Description | None = None
+    title: tasks.Title | None = None
+    description: tasks.Description | None = None
     cause: tasks.Cause | None = None
     status: tasks.Status | None = None
     priority: tasks.Priority | None = None
-    assignees: _Assignees | None = None
+    assignees: tasks.Assignees | None = None
 
 
 @router.get("")
@@ -72,9 +50,9 @@ def read_tasks(
 
 
 @router.post("", status_code=201)
-def post_task(space: Space, new: NewTask, headers: Headers) -> tasks.Task:
+def post_task(space: Space, new: tasks.TaskDraft, headers: Headers) -> tasks.Task:
     """Create a task."""
-    made = tasks.create_task(space, tasks.TaskDraft(**new.model_dump()))
+    made = tasks.create_task(space, new)
     return headers.locate(made, made.id)
 
 
