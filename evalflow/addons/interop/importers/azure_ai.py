@@ -95,7 +95,7 @@ def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
             leave_document_keys(path, keys, ("rows",), cases.imported.ledger)
             yield from read_objects(path, "rows")
             return
-    yield from read_rows(path, cases.leave)
+    yield from read_rows(path, cases.imported.ledger.leave_broken)
 
 
 def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:

@@ -164,9 +164,7 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(("cases",)))
     ledger = imported.ledger
     with source.rows(imported, source.name) as file:
-        for row in read_rows(
-            source.path, lambda problem: ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
-        ):
+        for row in read_rows(source.path, ledger.leave_broken):
             ledger.found("cases")
             try:
                 case = _output(Columns(row.data, row.where), ledger)

@@ -93,7 +93,7 @@ def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
                     if isinstance(row, SourceRow):
                         yield row
                     else:
-                        cases.leave(row)
+                        cases.imported.ledger.leave_broken(row)
             keys = {key: value not in (None, "", [], {}) for key, value in header.data.items()}
             leave_document_keys(path, keys, ("version",), cases.imported.ledger)
     except (zipfile.BadZipFile, EOFError, OSError) as error:

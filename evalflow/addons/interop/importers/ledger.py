@@ -87,6 +87,10 @@ class Ledger:
         self.found(part)
         self.left(part, what, where, reason, hint)
 
+    def leave_broken(self, problem: Problem, part: str = "cases", what: str = "row") -> None:
+        """List a row that is broken."""
+        self.leave(part, what, problem.where, problem.what, problem.hint)
+
     def take_column(self, name: str) -> None:
         """Count a key of the source as taken: mapped to a field, or kept in variables or metadata."""
         if name in self._columns or len(self._columns) < _MANY:

@@ -55,7 +55,7 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
         key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
         better = as_map(as_map(results.get("higher_is_better")).get(task))
         with recorded_cases(source, imported, "lm-evaluation-harness", "lm_eval", samples, key=key) as cases:
-            for row in read_rows(samples, cases.leave):
+            for row in read_rows(samples, imported.ledger.leave_broken):
                 _take(cases, Columns(row.data, row.where), better)
     return imported
 

@@ -77,10 +77,6 @@ class _Archive:
     def ledger(self) -> Ledger:
         return self.imported.ledger
 
-    def leave(self, problem: Problem) -> None:
-        """List a row that is broken."""
-        self.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
-
 
 def read_openai_evals(source: ImportSource) -> ImportedConfig:
     """Import an archive of the API, a registry's YAML, or a file of samples; UserError for any other file."""
@@ -99,7 +95,7 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
         if "item" not in first.data and "datasource_item" not in first.data:
             what = f"its first line has none of item, datasource_item, input: {', '.join(list(first.data)[:8])}"
             raise UserError(Problem(f"it is not data of an eval: {what}", first.where))
-        return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.leave)})
+        return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.ledger.leave_broken)})
     document = None if path.stat().st_size > LARGEST_FILE else read_document(path)
     if document is None or isinstance(document, LocatedList):
         return _imported(archive, path, Columns({}, shown(path)), {"": _items_in(archive, path)})
@@ -129,9 +125,9 @@ def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
 def _items_in(archive: _Archive, path: Path) -> Iterator[SourceRow]:
     """The items of a file: its lines, the objects of its list, or those of its `data`."""
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
-        return read_rows(path, archive.leave)
+        return read_rows(path, archive.ledger.leave_broken)
     leave_document_keys(path, document_keys(path), ("data",), archive.ledger)
-    return read_objects(path, "data", broken=archive.leave)
+    return read_objects(path, "data", broken=archive.ledger.leave_broken)
 
 
 def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> ImportedConfig:
@@ -158,7 +154,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
 def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     """The items of each run, by its name; the plain rows of an archive without runs."""
     if root.get("data") is not None:
-        return {"": read_objects(path, "data", broken=archive.leave)}
+        return {"": read_objects(path, "data", broken=archive.ledger.leave_broken)}
     runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()
     for number, run in enumerate(runs):
         about, items = run.child("run"), run.get("output_items")
@@ -181,7 +177,7 @@ def _name_of(declared: Columns) -> str:
 
 def _listed(archive: _Archive, items: object, file: str) -> Iterator[SourceRow]:
     at: Callable[[int], str] = items.at if isinstance(items, LocatedList) else lambda number: f"{file}[{number}]"
-    return objects(((item, at(number)) for number, item in enumerate(as_list(items))), archive.leave)
+    return objects(((item, at(number)) for number, item in enumerate(as_list(items))), archive.ledger.leave_broken)
 
 
 def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str) -> None:

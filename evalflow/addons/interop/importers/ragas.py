@@ -94,7 +94,7 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
     columns = _score_columns(path)
     with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for item in _rows(path, cases.leave):
+        for item in _rows(path, cases.imported.ledger.leave_broken):
             row = Columns(item.data, item.where)
             row.leave("it numbers the rows", *_NUMBERING)
             scores = [(name, row.get(name)) for name in columns]

@@ -157,10 +157,6 @@ class RecordedCases:
         row.close(ledger)
         self.write({**case, **({"vars": kept} if kept else {})}, declared, row.where)
 
-    def leave(self, problem: Problem) -> None:
-        """List a row that is broken."""
-        self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
-
     def _id(self, case: Mapping[str, object]) -> str:
         """The case's own id, or its number; a repeated id gets a number appended.
 

@@ -222,7 +222,7 @@ def _write(
     ledger = imported.ledger
     with source.rows(imported, key) as file:
         cases = RecordedCases(imported, file, file, "OpenAI", "openai", None, RecordedScores(ledger))
-        for read_row in read_rows(path, cases.leave):
+        for read_row in read_rows(path, cases.imported.ledger.leave_broken):
             row = Columns(read_row.data, read_row.where)
             cases.take(row, partial(_case, row, check, ledger), ())
     if not file.count:

@@ -248,21 +248,18 @@ class Workspace:
 
     async def render(self, work: Callable[[], T]) -> T:
         """Run a function that renders users' prompts, in a thread, when it is its person's turn."""
-
-        def in_turn() -> T:
-            with self.trials.turn(self.identify().queue):
-                return work()
-
-        return await to_thread.run_sync(in_turn, limiter=self.rendering, abandon_on_cancel=True)
+        return await to_thread.run_sync(
+            self._in_turn, self.trials, work, limiter=self.rendering, abandon_on_cancel=True
+        )
 
     async def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         """Run a function that calls a bot or a judge, in a thread with its own event loop, when it is its turn."""
+        alone = lambda: asyncio.run(work())  # noqa: E731
+        return await to_thread.run_sync(self._in_turn, self.asks, alone, limiter=self.asking, abandon_on_cancel=True)
 
-        def in_turn() -> T:
-            with self.asks.turn(self.identify().queue):
-                return asyncio.run(work())
-
-        return await to_thread.run_sync(in_turn, limiter=self.asking, abandon_on_cancel=True)
+    def _in_turn(self, turns: TrialBudget, work: Callable[[], T]) -> T:
+        with turns.turn(self.identify().queue):
+            return work()
 
     def close(self) -> None:
         """Close the database."""

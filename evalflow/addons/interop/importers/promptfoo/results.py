@@ -97,8 +97,7 @@ class _Results:
         return self.imported.ledger
 
     def leave(self, problem: Problem) -> None:
-        """List a row that is broken."""
-        self.ledger.leave("answers", "result", problem.where, problem.what, problem.hint)
+        self.ledger.leave_broken(problem, "answers", "result")
 
 
 def read_results(source: ImportSource, path: Path) -> ImportedConfig:

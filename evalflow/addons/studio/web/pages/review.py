@@ -142,15 +142,17 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
     delete_button(seen, review.name, about, delete, "/reviews")
 
 
-def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
-    async def close(closing: ui.button) -> None:
-        work = partial(review_results.close_review, workspace, review.name, review.version, allow_ties=True)
-        if await forms.succeeds(work, by=closing):
-            ui.navigate.reload()
+async def _close(workspace: Workspace, review: Review, by: ui.button, *, allow_ties: bool = False) -> None:
+    work = partial(review_results.close_review, workspace, review.name, review.version, allow_ties=allow_ties)
+    if await forms.succeeds(work, by=by):
+        ui.navigate.reload()
 
+
+def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
     are = "is" if ties == 1 else "are"
     title = f"{counted(ties, 'tie')} between people {are} to be decided"
     about = "No value has more labels than another there. Undecided, a tie counts as the mean of its labels."
+    close = partial(_close, workspace, review, allow_ties=True)
     with question(title, about, "Close anyway", close, kind="danger") as asked:
         ui.link("Decide them", f"#{_DISAGREEMENTS}").on("click", asked.close)
     return asked
@@ -214,15 +216,9 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
 
 def _offer_closing(workspace: Workspace, review: Review) -> None:
     """Offer to close the review, since everything is labelled and decided."""
-
-    async def close() -> None:
-        work = partial(review_results.close_review, workspace, review.name, review.version)
-        if await forms.succeeds(work, by=closing):
-            ui.navigate.reload()
-
     with ui.element("div").classes("offer"):
         text("Every answer is labelled, and nothing is left to decide.", "span")
-        closing = button("Close it", close, kind="primary")
+        closing = button("Close it", lambda: _close(workspace, review, closing), kind="primary")
 
 
 def _disagreement(

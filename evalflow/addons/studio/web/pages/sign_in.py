@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from evalflow.addons.studio.web.api.problems import problem_response
 from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC, OidcProvider, RefusedIdentityError
-from evalflow.addons.studio.web.security.sign_in import COOKIE, LINK, PASSKEY, session_key
+from evalflow.addons.studio.web.security.sign_in import COOKIE, LINK, PASSKEY, redirect, session_key
 from evalflow.addons.studio.work import passkeys
 from evalflow.addons.studio.work.access import ForbiddenError, SignedOutError
 from evalflow.addons.studio.work.identities import BACK_TTL, keep_until_back, sign_in_by_identity, take_back
@@ -206,7 +206,7 @@ class _ThereAndBack:
         url, kept = await to_thread.run_sync(self._provider.start)
         kept["next"] = request.query_params.get("next", "")[:_LONGEST]
         key = await to_thread.run_sync(keep_until_back, request.state.workspace, kept)
-        response = _redirect(url)
+        response = redirect(url)
         _set_cookie(response, _BACK_COOKIE, key, BACK_TTL)
         return response
 
@@ -240,7 +240,7 @@ def _sentence(error: EvalflowError) -> str:
 
 async def enter_with(request: Request, key: str, wanted: str) -> Response:
     """Replace a browser's session by a new one, and redirect to the page it wanted."""
-    response = _redirect(_own_path(wanted))
+    response = redirect(_own_path(wanted))
     await _replace_session(request, response, key)
     return response
 
@@ -265,7 +265,7 @@ async def _leave(request: Request) -> Response:
     key = session_key(request)
     if key:
         await _end(request.state.workspace, key)
-    response = _redirect("/sign-in")
+    response = redirect("/sign-in")
     _drop_cookie(response, COOKIE)
     return response
 
@@ -295,9 +295,3 @@ def _page(form: str, fault: str, status: int, **values: Any) -> Response:
     templates = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     page = templates.get_template("sign_in.jinja").render(form=form, fault=fault, **values)
     return HTMLResponse(page, status, {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
-
-
-def _redirect(path: str) -> Any:
-    from starlette.responses import RedirectResponse
-
-    return RedirectResponse(path, 303, {"Cache-Control": "no-store"})

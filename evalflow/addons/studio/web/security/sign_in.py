@@ -27,6 +27,7 @@ from evalflow.errors import Problem
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from evalflow.addons.studio.work.space import Workspace
@@ -84,7 +85,7 @@ class SignedIn:
             await refuse(scope, receive, send, 404, f"there is no project {workspace.project!r}")
             return
         if actor and scope["path"] == "/" and _WORK.isdisjoint(actor.rights(workspace.project_id)):
-            await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
+            await redirect(await to_thread.run_sync(_first_page, workspace))(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
@@ -162,12 +163,13 @@ async def _refuse(connection: HTTPConnection, scope: Scope, receive: Receive, se
         query = scope["query_string"].decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "")
         url = "/sign-in" + ("" if wanted == "/" else f"?next={quote(wanted, safe='')}")
-        await _redirect(url, scope, receive, send)
+        await redirect(url)(scope, receive, send)
         return
     await refuse(scope, receive, send, 401, SignedOutError().problems[0].what, {"WWW-Authenticate": "Bearer"})
 
 
-async def _redirect(url: str, scope: Scope, receive: Receive, send: Send) -> None:
+def redirect(path: str) -> Response:
+    """Send the browser to another page, this time only."""
     from starlette.responses import RedirectResponse
 
-    await RedirectResponse(url, 303, {"Cache-Control": "no-store"})(scope, receive, send)
+    return RedirectResponse(path, 303, {"Cache-Control": "no-store"})

@@ -203,31 +203,24 @@ class _VerdictBar:
     def _number(self, scale: VerdictScale) -> None:
         bounds = "" if scale.low is None or scale.high is None else f"From {scale.low:g} to {scale.high:g}."
         field = forms.number_field(forms.About("What should it be?", bounds, required=True))
-
-        async def save() -> None:
-            if forms.required(field) is not None:
-                await self._do(verdicts.disagree, field.value, fields={"verdict.value": field})
-
-        field.on("keydown.enter", save)
-        with ui.element("div").classes("actions"):
-            button("Save", save).classes("slim")
-            button("Cancel", self._choice.clear, kind="quiet").classes("slim")
-        field.run_method("focus")
+        self._ask(field, "verdict.value", "Save", verdicts.disagree)
 
     def _ask_reason(self) -> None:
         self._choice.clear()
         with self._choice:
-            field = forms.line(_REASON)
+            self._ask(forms.line(_REASON), "exclusion.reason", "Exclude this result", verdicts.exclude)
 
-            async def save() -> None:
-                reason = forms.required(field)
-                if reason is not None:
-                    await self._do(verdicts.exclude, reason, fields={"exclusion.reason": field})
+    def _ask(self, field: forms.Field, key: str, action: str, work: Callable[..., None]) -> None:
+        """Do something with what is entered in a field, whose problems have this key."""
 
-            field.on("keydown.enter", save)
-            with ui.element("div").classes("actions"):
-                button("Exclude this result", save).classes("slim")
-                button("Cancel", self._choice.clear, kind="quiet").classes("slim")
+        async def save() -> None:
+            if forms.required(field) is not None:
+                await self._do(work, field.value, fields={key: field})
+
+        field.on("keydown.enter", save)
+        with ui.element("div").classes("actions"):
+            button(action, save).classes("slim")
+            button("Cancel", self._choice.clear, kind="quiet").classes("slim")
         field.run_method("focus")
 
     def _ask_cause(self) -> None:
