@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,13 +29,17 @@ class DeclaredRoutes:
         if not request.query_params:
             return
         operation, _ = self._of(request)
-        known = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
+        known = {one["name"]: one["schema"] for one in operation.get("parameters", ()) if one["in"] == "query"}
         unknown = [name for name in request.query_params if name not in known]  # each once, in order
         if unknown:
             what = "this route has no parameter {!r}"
             hints = (did_you_mean(name, known) if known else "it takes no parameters: remove it" for name in unknown)
             problems = zip(unknown, hints, strict=True)
             raise UserError([Problem(what.format(name), f"?{name}", hint) for name, hint in problems])
+        given = Counter(name for name, _ in request.query_params.multi_items())
+        twice = [name for name, times in given.items() if times > 1 and not _takes_several(known[name])]
+        if twice:
+            raise UserError([Problem(f"{name!r} is given twice", f"?{name}", "give it once") for name in twice])
 
     def hint_for_field(self, request: Request, place: Sequence[int | str]) -> str:
         """The nearest field for an unknown one of the body, or those that there are; `place` leads to it."""
@@ -57,6 +62,10 @@ class DeclaredRoutes:
             (operation,) = document["paths"][route.path_format].values()
             self._described[key] = operation, document.get("components", {}).get("schemas", {})
         return self._described[key]
+
+
+def _takes_several(schema: Schema) -> bool:
+    return any(one.get("type") == "array" for one in _options(schema, {}))
 
 
 def _inside(schema: Schema, step: int | str, schemas: Schema) -> Iterator[Schema]:

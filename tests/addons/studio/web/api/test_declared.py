@@ -37,6 +37,13 @@ def test_the_nearest_name_is_told(api: Api, path: str, hint: str) -> None:
     assert error["detail"] == f"this route has no parameter {error['pointer'][1:]!r}"
 
 
+def test_a_parameter_that_is_given_twice_is_refused(api: Api) -> None:
+    """One of two values would otherwise count, while a proxy may have looked at the other."""
+    refused = api("GET", "/runs?limit=5&limit=6")
+    (error,) = refused.json["errors"]
+    assert (refused.status, error["pointer"], error["hint"]) == (422, "?limit", "give it once")
+
+
 def test_all_unknown_parameters_are_told_at_once_and_known_ones_are_taken(api: Api) -> None:
     refused = api("GET", "/runs?limit=5&stat=done&stat=failed&txt=a")
     assert [one["pointer"] for one in refused.json["errors"]] == ["?stat", "?txt"]
