@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -132,3 +136,25 @@ def test_a_foreign_page_is_refused_over_https(server: PublicServer) -> None:
             assert browser.get(f"{API}/bots", headers=fetched).status_code == 403
         assert browser.post(f"{API}/datasets", content=b"{}").status_code == 403, "as a form, without an origin"
         assert browser.get(f"{API}/bots").status_code == 200
+
+
+def test_an_old_version_of_tls_is_refused(server: PublicServer) -> None:
+    address = urlsplit(server.url)
+    for version, is_refused in ((ssl.TLSVersion.TLSv1_1, True), (ssl.TLSVersion.TLSv1_2, False)):
+        trusted = server.tls
+        trusted.set_ciphers("DEFAULT:@SECLEVEL=0")  # or this side would refuse it
+        with warnings.catch_warnings(action="ignore"):
+            trusted.minimum_version = trusted.maximum_version = version
+        with socket.create_connection((address.hostname, address.port), 60) as plain:
+            if is_refused:
+                with pytest.raises(OSError, match=r"EOF|PROTOCOL_VERSION|reset"):
+                    trusted.wrap_socket(plain, server_hostname=address.hostname)
+            else:
+                with trusted.wrap_socket(plain, server_hostname=address.hostname) as secure:
+                    assert secure.version() == "TLSv1.2"
+
+
+@pytest.mark.parametrize("path", ["/runs", "/nothing-is-here", "/sign-in", f"{API}/runs", f"{API}/runs/none"])
+def test_neither_pages_nor_answers_are_kept_by_browsers(server: PublicServer, path: str) -> None:
+    with server.client(Cookie=server.sign_in("vera")) as vera:
+        assert "no-store" in vera.get(path).headers["Cache-Control"]
