@@ -130,10 +130,7 @@ MANUALS: dict[str, Manual] = {
         "Write the reports of runs or sweeps again, from what they recorded; nothing is asked.",
         "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
         f"{DONE_CODES}; what changed of the run's own exit code is printed",
-        (
-            ("report", "the latest run"),
-            ("report metric.exact_match.threshold=0.5", "with another threshold"),
-        ),
+        (("report", "the latest run"), ("report metric.exact_match.threshold=0.5", "with another threshold")),
         overview=(
             "  report [DIR ...] [metric.M.threshold=X]\n"
             "                                    write reports again, for free, with other thresholds"

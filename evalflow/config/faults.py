@@ -397,14 +397,7 @@ ELSEWHERE: Mapping[str, str] = {
     "user_friction": "user_frustration",
 }
 """Our metrics by their names in other tools, since the nearest spelling would suggest a different metric."""
-_MAKERS = {
-    "gpt": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-    "claude": "anthropic",
-    "gemini": "gemini",
-}
+_MAKERS = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "gemini"}
 """The judges and targets of models, by how the models' names begin."""
 
 

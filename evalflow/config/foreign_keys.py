@@ -17,19 +17,7 @@ MULTI_SELECT = ("dataset", "metric")
 SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""
-ADDRESS_KEYS = frozenset(
-    {
-        "base_url",
-        "url",
-        "api_key_env",
-        "headers",
-        "azure",
-        "members",
-        "open",
-        "poll",
-        "argv",
-    }
-)
+ADDRESS_KEYS = frozenset({"base_url", "url", "api_key_env", "headers", "azure", "members", "open", "poll", "argv"})
 """Keys that decide where data is sent and with which API key."""
 ENDPOINT_KEYS = ADDRESS_KEYS | {"kind", "name", "model", "client", "price"}
 """Those keys and the model; ignored when the file that sets them chooses another option."""

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from evalflow.datasets.halves import Halves
-from evalflow.datasets.sources import (
-    MAX_RECORD,
-    SourceRow,
-    Table,
-    Unreadable,
-    named,
-    too_long,
-    without_nameless,
-)
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, named, too_long, without_nameless
 from evalflow.errors import Problem
 from evalflow.paths import shown
 

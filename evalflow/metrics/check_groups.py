@@ -81,12 +81,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         failed = [f"{member.name}: {one_line(one.reason or '', REMARK)}" for member, one in counted if one.score != 1]
         reason = f"{share:.3g} of the weight of {len(counted)} checks{wanted}"
         return Outcome(
-            status="scored",
-            score=score,
-            value=share,
-            reason="; ".join([reason, *failed]),
-            steps=steps,
-            path="direct",
+            status="scored", score=score, value=share, reason="; ".join([reason, *failed]), steps=steps, path="direct"
         )
 
 

@@ -318,7 +318,7 @@ class LowestRule(NumberListRule):
             "field": "severity",
             "values": {"critical": 0, "major": 0.5, "minor": 0.9},
             "when_empty": 1,
-        },
+        }
     )
     op: Literal["lowest"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -348,7 +348,7 @@ class PenaltiesRule(ListRule):
             "field": "severity",
             "values": {"critical": 1, "major": 0.3, "minor": 0.1},
             "when_empty": 1,
-        },
+        }
     )
     op: Literal["penalties"]  # pyright: ignore[reportIncompatibleVariableOverride]
     values: UnitValues

@@ -14,10 +14,7 @@ from evalflow.report.wording import bracketed, counted, literal, number, print_l
 from evalflow.summary.alignment import Alignment
 from evalflow.summary.judge_change import AgreementChange
 
-_TOLD = {
-    True: "Taught so, the judge agrees better with people",
-    False: "Taught so, the judge agrees less with people",
-}
+_TOLD = {True: "Taught so, the judge agrees better with people", False: "Taught so, the judge agrees less with people"}
 _UNCLEAR = "It is not clear whether the taught judge agrees better with people"
 
 

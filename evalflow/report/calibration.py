@@ -14,17 +14,7 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.members import MemberAdvice
-from evalflow.report.page import (
-    INTERVAL,
-    METHOD,
-    Bar,
-    Cell,
-    PageColumn,
-    PageHead,
-    PageTable,
-    judge_lines,
-    write_page,
-)
+from evalflow.report.page import INTERVAL, METHOD, Bar, Cell, PageColumn, PageHead, PageTable, judge_lines, write_page
 from evalflow.report.sentences import labelled_in
 from evalflow.report.wording import (
     bracketed,
@@ -156,20 +146,11 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "corrected": _corrected(found),
         "pass_rate": None
         if row.pass_rate is None
-        else {
-            "judge": row.pass_rate.judge_mean,
-            "human": row.pass_rate.human_mean,
-            **_corrected(row.pass_rate),
-        },
+        else {"judge": row.pass_rate.judge_mean, "human": row.pass_rate.human_mean, **_corrected(row.pass_rate)},
         "labels_saved": found.labels_saved,
         "rogan_gladen": None
         if other is None
-        else {
-            "estimate": other.value,
-            "ci_low": other.low,
-            "ci_high": other.high,
-            "method": other.method,
-        },
+        else {"estimate": other.value, "ci_low": other.low, "ci_high": other.high, "method": other.method},
         "n_resolved": row.resolved,
         "missing": None if row.missing is None else _missing(row.missing),
         "apart": None

@@ -35,10 +35,7 @@ _CONTEXT = 600
 
 
 def most_informative(
-    scores: pl.LazyFrame,
-    metrics: Mapping[str, MetricConfig],
-    most: int = MAX_CASES,
-    people: pl.DataFrame | None = None,
+    scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], most: int = MAX_CASES, people: pl.DataFrame | None = None
 ) -> Collection[CaseKey] | None:
     """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
 

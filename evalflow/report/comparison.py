@@ -24,9 +24,7 @@ from evalflow.report.comparison_sentences import (
     preference_in_words,
     verdict_in_words,
 )
-from evalflow.report.page import (
-    judge_lines,
-)
+from evalflow.report.page import judge_lines
 from evalflow.report.wording import (
     ADJUSTMENTS,
     SHORT_ADJUSTMENTS,

@@ -8,13 +8,7 @@ from pathlib import Path
 
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.comparison import (
-    Comparison,
-    also_changed,
-    by_labels_in_words,
-    flipped_in_words,
-    judges_of,
-)
+from evalflow.report.comparison import Comparison, also_changed, by_labels_in_words, flipped_in_words, judges_of
 from evalflow.report.comparison_sentences import (
     CLEAR,
     ONE_RUN,
@@ -25,29 +19,10 @@ from evalflow.report.comparison_sentences import (
     not_worse_in_words,
     verdict_in_words,
 )
-from evalflow.report.page import (
-    INTERVAL,
-    METHOD,
-    Cell,
-    PageColumn,
-    PageHead,
-    PageTable,
-    of_what,
-    write_page,
-)
+from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, of_what, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.word_changes import Stretch, shortened, word_changes
-from evalflow.report.wording import (
-    case_lines,
-    cut,
-    interval,
-    joined,
-    method,
-    number,
-    p_value,
-    plain_line,
-    signed,
-)
+from evalflow.report.wording import case_lines, cut, interval, joined, method, number, p_value, plain_line, signed
 from evalflow.summary.case_changes import CaseChanges
 from evalflow.summary.changed import ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow

@@ -8,14 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
-from evalflow.stats.paired import (
-    Adjustment,
-    Difference,
-    adjust,
-    adjust_in_order,
-    paired_difference,
-    within_margin,
-)
+from evalflow.stats.paired import Adjustment, Difference, adjust, adjust_in_order, paired_difference, within_margin
 from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.changed import Attribution

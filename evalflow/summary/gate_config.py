@@ -207,9 +207,6 @@ def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> Non
     elif gate.condition.operator == "==":
         what, hint = "no interval can decide ==", 'write a limit: ">= 0.8"'
     elif gate.statistic == "mean" and not metrics[gate.metric].bounded:
-        what, hint = (
-            f"the scores of {gate.metric} are not in 0..1",
-            "give it a threshold and look at its pass_rate",
-        )
+        what, hint = (f"the scores of {gate.metric} are not in 0..1", "give it a threshold and look at its pass_rate")
     if what:
         raise UserError(Problem(what, where, hint))

@@ -220,10 +220,7 @@ def _key_of(calibrated: Detail) -> _Key:
 
 
 def _rows(
-    gate: Gate,
-    summary: pl.DataFrame,
-    looked: Mapping[tuple[Gate, str], Looked],
-    labelled: Mapping[_Key, Detail],
+    gate: Gate, summary: pl.DataFrame, looked: Mapping[tuple[Gate, str], Looked], labelled: Mapping[_Key, Detail]
 ) -> Iterator[GateRow]:
     of_mean = gate.statistic in COLUMNS
     statistic = ("pass_rate" if gate.metric == CASES else "mean") if of_mean else gate.statistic

@@ -51,10 +51,7 @@ NOBODY: People = (None, None)
 
 
 def pair_scores(
-    a: pl.LazyFrame,
-    b: pl.LazyFrame,
-    metrics: Mapping[str, Traits] | None = None,
-    people: People = NOBODY,
+    a: pl.LazyFrame, b: pl.LazyFrame, metrics: Mapping[str, Traits] | None = None, people: People = NOBODY
 ) -> Pairing:
     """Join two runs case by case, with repeats averaged. A case without a score in one run is left out and counted.
 

@@ -93,15 +93,5 @@ def preference_of(
     wins, losses = (sum(value > _TIE for value in values), sum(value < _TIE for value in values))
     share = mean_estimate(list(values), own, bounded=True)
     return PeoplePreference(
-        pair,
-        wins,
-        losses,
-        len(values) - wins - losses,
-        unsure,
-        outdated,
-        declined,
-        population,
-        same,
-        share,
-        unfinished,
+        pair, wins, losses, len(values) - wins - losses, unsure, outdated, declined, population, same, share, unfinished
     )

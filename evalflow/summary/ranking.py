@@ -62,8 +62,7 @@ class CommonCases:
 
 
 def common_cases(
-    runs: Mapping[str, pl.LazyFrame],
-    people: Mapping[str, pl.DataFrame] = NO_FRAMES,
+    runs: Mapping[str, pl.LazyFrame], people: Mapping[str, pl.DataFrame] = NO_FRAMES
 ) -> Iterator[CommonCases]:
     """The common cases of each dataset and metric that several of the runs have scored; `runs` are scores by name.
 

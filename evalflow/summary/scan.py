@@ -31,17 +31,7 @@ log = logging.getLogger("evalflow")
 
 _BLOCK = 2 << 20
 _NAMED = 5  # damaged lines to name in a warning
-_NEEDED = (
-    "dataset",
-    "index",
-    "case_id",
-    "target",
-    "target_repeat",
-    "metric",
-    "metric_version",
-    "repeat",
-    "status",
-)
+_NEEDED = ("dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status")
 # A case is identified by its index in the dataset.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
 
@@ -233,16 +223,7 @@ def _source(batches: Any) -> pl.LazyFrame:
 
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
-_ANSWER_COLUMNS = (
-    *_ANSWER_KEY,
-    "run_id",
-    "case_id",
-    "group",
-    "tags",
-    "finish_reason",
-    "extracted",
-    "finished_at",
-)
+_ANSWER_COLUMNS = (*_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finish_reason", "extracted", "finished_at")
 _PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""

@@ -17,12 +17,7 @@ class RecordedTarget:
     """Returns the recorded answers; with `demo` the example answers, to try metrics before there is a target."""
 
     def __init__(
-        self,
-        name: str,
-        forms: Mapping[str, Form] | None = None,
-        step: AnswerStep | None = None,
-        *,
-        demo: bool = False,
+        self, name: str, forms: Mapping[str, Form] | None = None, step: AnswerStep | None = None, *, demo: bool = False
     ) -> None:
         self.name = name
         self._step = step or AnswerStep()

@@ -24,17 +24,7 @@ Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 _SHOWN = 3
 _UNDECIDED = frozenset(
-    (
-        "concurrency",
-        "timeout_s",
-        "retries",
-        "batch",
-        "price",
-        "prices",
-        "name",
-        "calibrated",
-        "thresholds",
-    )
+    ("concurrency", "timeout_s", "retries", "batch", "price", "prices", "name", "calibrated", "thresholds")
 )
 """Keys of a bot or a judge that do not affect its answers."""
 _EMBEDDER = ("kind", "model", "base_url", "dimensions")

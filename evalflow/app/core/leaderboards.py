@@ -114,10 +114,7 @@ def _boards(
 
 
 def _common(
-    scores: Mapping[str, pl.LazyFrame],
-    runs: Mapping[str, SavedRun],
-    labels: ComparedLabels,
-    metric: str,
+    scores: Mapping[str, pl.LazyFrame], runs: Mapping[str, SavedRun], labels: ComparedLabels, metric: str
 ) -> CommonCases | None:
     if not scores:
         return None

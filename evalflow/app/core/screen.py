@@ -18,14 +18,7 @@ from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
-from evalflow.report.console import (
-    follow,
-    print_gates,
-    print_summary,
-    print_totals,
-    print_worst,
-    worst_cases,
-)
+from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_cases
 from evalflow.report.findings import cases_in, print_details, with_case_names
 from evalflow.report.wording import counted, has_made_id, literal, plain
 

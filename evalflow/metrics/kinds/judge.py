@@ -175,11 +175,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         criteria = [
             {"name": name, "description": one.description} for name, one in (self.config.criteria or {}).items()
         ]
-        return {
-            "description": self.config.description,
-            "criteria": criteria,
-            "scale": self.config.scale.model_dump(),
-        }
+        return {"description": self.config.description, "criteria": criteria, "scale": self.config.scale.model_dump()}
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         return {"given": self._given(fields)}

@@ -11,15 +11,7 @@ from evalflow.config.schema import MANY, Strict, Word
 from evalflow.lazy import np
 from evalflow.limited import in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
-from evalflow.metrics.call_matching import (
-    MOST,
-    ArgumentRule,
-    Pairs,
-    fitting,
-    json_key,
-    matched,
-    matched_in_order,
-)
+from evalflow.metrics.call_matching import MOST, ArgumentRule, Pairs, fitting, json_key, matched, matched_in_order
 from evalflow.records import Outcome, ToolCall
 from evalflow.values.jsonvalues import as_number
 from evalflow.values.trajectories import Trajectory, call_text, listed, shortened, trajectory
