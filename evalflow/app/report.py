@@ -25,7 +25,7 @@ from evalflow.paths import shown
 from evalflow.records import CUT_OFF
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
-from evalflow.report.results_csv import ABOUT_ANSWER, COLUMNS, AnsweredCase, as_answered
+from evalflow.report.results_csv import ABOUT_ANSWER, COLUMNS, FAULT, RESULT, AnsweredCase, as_answered
 from evalflow.report.wording import counted, literal, number, percent, plain, print_json
 from evalflow.summary.labelled_cells import counted_pass, with_people
 from evalflow.summary.rows import rows_of
@@ -78,20 +78,7 @@ def open_report(folder: str | None, console: Console) -> int:
     return 0
 
 
-_SCORE_KEYS = (
-    "metric",
-    "judge",
-    "member_of",
-    "repeat",
-    "status",
-    "score",
-    "threshold",
-    "passed",
-    "reason",
-    "error_type",
-    "error",
-    "path",
-)
+_SCORE_KEYS = ("metric", "judge", "member_of", "repeat", *RESULT, "reason", *FAULT)
 _BY_PEOPLE = ("human", "human_passed", "human_undefined")
 
 

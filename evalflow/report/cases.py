@@ -20,7 +20,7 @@ from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.records import CUT_OFF, FILTERED, Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
-from evalflow.report.results_csv import AnsweredCase, Score
+from evalflow.report.results_csv import FAULT, RESULT, AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
 from evalflow.summary.labelled_cells import counted_pass, counted_score, with_people
@@ -71,18 +71,7 @@ _STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
 _PREVIEW = 160
 _SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
 _SERIES_OF = itemgetter(*_SERIES)
-_SCORE_KEYS = (
-    "status",
-    "score",
-    "threshold",
-    "passed",
-    "reason",
-    "error_type",
-    "error",
-    "path",
-    "cost_usd",
-    "latency_s",
-)
+_SCORE_KEYS = (*RESULT, "reason", *FAULT, "cost_usd", "latency_s")
 _SCORE_OF = itemgetter(*_SCORE_KEYS)
 _OF_CALLS = frozenset({"role", "arguments", "function"})
 _ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")

@@ -19,7 +19,7 @@ from evalflow.records import CASES, passes
 from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
-from evalflow.report.results_csv import Score, iterate_rows
+from evalflow.report.results_csv import CELL, RESULT, Score, iterate_rows
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import headline_rows
 from evalflow.summary.rows import GateOutcome
@@ -28,23 +28,7 @@ _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
 _ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NAMING = ("target", "target_repeat", "judge", "repeat")
-_SHOWN = (
-    "dataset",
-    "case_id",
-    "target",
-    "target_repeat",
-    "metric",
-    "judge",
-    "repeat",
-    "status",
-    "score",
-    "threshold",
-    "passed",
-    "reason",
-    "error_type",
-    "error",
-    "latency_s",
-)
+_SHOWN = (*CELL, *RESULT, "reason", "error_type", "error", "latency_s")
 
 
 class _Verdict(NamedTuple):

@@ -20,45 +20,16 @@ from evalflow.summary.journal import json_line
 AnswerOf = Callable[[Case, str, int], Answer | None]
 Score = dict[str, Any]  # one row of `scores`, by column name
 
-COLUMNS = (
-    "dataset",
-    "case_id",
-    "target",
-    "target_repeat",
-    "metric",
-    "judge",
-    "repeat",
-    "member_of",
-    "status",
-    "score",
-    "threshold",
-    "passed",
-    "value",
-    "reason",
-    "steps",
-    "error_type",
-    "error",
-    "path",
-    "cost_usd",
-    "latency_s",
-)
+CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
+RESULT = ("status", "score", "threshold", "passed")
+FAULT = ("error_type", "error", "path")
+COLUMNS = (*CELL, "member_of", *RESULT, "value", "reason", "steps", *FAULT, "cost_usd", "latency_s")
 """The columns of `scores` that are shown for a single case."""
 
 ABOUT_ANSWER = ("finish_reason", "thoughts", "full_answer", "extracted")
 """Facts about an answer, besides its text."""
 _BATCH = 2000
-MISCATEGORISED_COLUMNS = (
-    "dataset",
-    "case_id",
-    "target",
-    "target_repeat",
-    "metric",
-    "question",
-    "expected",
-    "actual",
-    "confidence",
-    "tags",
-)
+MISCATEGORISED_COLUMNS = (*CELL[:5], "question", "expected", "actual", "confidence", "tags")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from evalflow.stats.intervals import Moments, intervals, moments, stacked
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
 from evalflow.summary.slices import (
+    COUNTED,
+    REPEATED,
+    STATES,
     UnitArrays,
     Units,
     case_clusters,
@@ -26,8 +29,6 @@ _LISTED = 50
 _HALF = 0.5
 PASS_SHARE = 0.5
 """Default share of its repeats that a case must pass."""
-_REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
-_COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
 Columns = Mapping[str, Floats]
 """Columns of `repeats_of`, with the cluster as a number if cases have groups."""
 _UNPARSABLE = ("schema", "malformed", "truncated")
@@ -95,18 +96,18 @@ class _RepeatMeans:
 
 def components_of(cases: pl.DataFrame) -> Components | None:
     """The variance components of rows of `repeats_of`; None for fewer than two cases, or clusters."""
-    columns = [cases[name].cast(pl.Float64).to_numpy() for name in _REPEATED]
+    columns = [cases[name].cast(pl.Float64).to_numpy() for name in REPEATED]
     return components(Repeated(*columns), case_clusters(cases))
 
 
 def _noise(cases: Columns, ids: pl.Series, pass_share: float, means: _RepeatMeans) -> dict[str, object]:
-    scored = _chosen(cases, cases["judgements"] > 0, _REPEATED)
+    scored = _chosen(cases, cases["judgements"] > 0, REPEATED)
     total = scored["answers"].sum()
     answers, judgements = float(total / scored["mean"].size), float(cases["judgements"].sum() / total)
     found: dict[str, object] = {"answers_per_case": answers, "judgements_per_answer": judgements}
-    parts = components(Repeated(*(scored[name] for name in _REPEATED)), clusters_in(scored))
+    parts = components(Repeated(*(scored[name] for name in REPEATED)), clusters_in(scored))
     found |= _parts(parts, answers, judgements)
-    judged = _chosen(cases, cases["verdicts"] > 0, (*_COUNTED, "place"))
+    judged = _chosen(cases, cases["verdicts"] > 0, (*COUNTED, "place"))
     return found | {
         "stability": _stability(judged, ids) if judged["place"].size else None,
         "draws": list(_draws(judged, means)) or None,
@@ -242,19 +243,8 @@ def replies(scores: pl.LazyFrame) -> dict[str, object]:
 _BETWEEN = "\x1f"
 _MOST_DIFFERING = 10
 _CELL = ("case_id", "target_repeat", "repeat")
-_MEMBER_COLUMNS = (
-    "judge",
-    "n",
-    "n_scored",
-    "n_undefined",
-    "n_error",
-    "n_skipped",
-    "value",
-    "ci_low",
-    "ci_high",
-    "ci_method",
-    "cost_usd",
-)
+_STATES = [f"n_{state}" for state in STATES]
+_MEMBER_COLUMNS = ("judge", "n", *_STATES, "value", "ci_low", "ci_high", "ci_method", "cost_usd")
 
 
 def member_key() -> pl.Expr:

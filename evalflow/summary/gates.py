@@ -21,73 +21,27 @@ if TYPE_CHECKING:
 
 Looks = Literal["anytime"] | int
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
-COLUMNS = (
-    "mean",
-    "std",
-    "std_error",
-    "median",
-    "lowest",
-    "bound_low",
-    "bound_high",
-    "ci_low",
-    "ci_high",
-    "pass_rate",
-    "pass_rate_low",
-    "pass_rate_high",
-    "pass_hat_k",
-    "pass_hat_k_low",
-    "pass_hat_k_high",
-    "repeat_pass_share",
-    "repeat_pass_share_low",
-    "repeat_pass_share_high",
-    "n",
-    "n_scored",
-    "n_undefined",
-    "n_error",
-    "n_skipped",
-    "n_cut_off",
-    "cost_usd",
-    "latency_p50",
-    "latency_p95",
-)
-"""Statistics that are columns of the mean's row; all others have their own rows."""
-OF_REPEATS = (
-    "pass_hat_k",
-    "pass_hat_k_low",
-    "pass_hat_k_high",
-    "repeat_pass_share",
-    "repeat_pass_share_low",
-    "repeat_pass_share_high",
-)
-"""Statistics of runs with repeats."""
-_RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
-OF_CASES = (*_RATES, *OF_REPEATS, "n", "n_scored", "n_undefined", "n_error", "n_skipped")
-"""Statistics of the metric `cases`, the cases that pass everything; all are columns of its row."""
 _CI = ("ci_low", "ci_high")
+_EXTREMES = ("bound_low", "bound_high")
+_RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
+_STATES = ("n", "n_scored", "n_undefined", "n_error", "n_skipped")
+_CALLS = ("n_cut_off", "cost_usd", "latency_p50", "latency_p95")
 BOUNDS = {
     "mean": _CI,
-    "pass_rate": ("pass_rate_low", "pass_rate_high"),
-    "pass_hat_k": ("pass_hat_k_low", "pass_hat_k_high"),
-    "repeat_pass_share": ("repeat_pass_share_low", "repeat_pass_share_high"),
+    **{name: (f"{name}_low", f"{name}_high") for name in ("pass_rate", "pass_hat_k", "repeat_pass_share")},
 }
 """The columns with the interval of a statistic; a figure uses the same columns as the mean."""
+OF_REPEATS = tuple(column for name in ("pass_hat_k", "repeat_pass_share") for column in (name, *BOUNDS[name]))
+"""Statistics of runs with repeats."""
 SHARES = (*_RATES, *OF_REPEATS)
+OF_CASES = (*SHARES, *_STATES)
+"""Statistics of the metric `cases`, the cases that pass everything; all are columns of its row."""
+COLUMNS = ("mean", "std", "std_error", "median", "lowest", *_EXTREMES, *_CI, *OF_CASES, *_CALLS)
+"""Statistics that are columns of the mean's row; all others have their own rows."""
 MAX_UNDEFINED_RATE = 0.1
-_WITH_ALL = (
-    "bound_low",
-    "bound_high",
-    "n",
-    "n_scored",
-    "n_undefined",
-    "n_error",
-    "n_skipped",
-    "n_cut_off",
-    "cost_usd",
-    "latency_p50",
-    "latency_p95",
-)
+_WITH_ALL = (*_EXTREMES, *_STATES, *_CALLS)
 """Columns computed from all scores, undefined ones included."""
-ON_SCALE = ("mean", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high")
+ON_SCALE = ("mean", "median", "lowest", *_EXTREMES, *_CI)
 _Key = tuple[str | None, ...]  # dataset, target, metric, judge and tag
 _OFF = "judge_alone: true"
 
@@ -205,7 +159,7 @@ def evaluate_gates(
     calibration.json, shows how many more labels would decide.
     """
     sides = (summary, summary if baseline is None else baseline)
-    labelled = {_key_of(row): row for one in calibration for row in (one, *one["tags"])}
+    labelled = {tuple(row[name] for name in (*SLICE, "tag")): row for one in calibration for row in (one, *one["tags"])}
 
     def rows(gate: Gate) -> Iterator[GateRow]:
         if gate.baseline:
@@ -213,10 +167,6 @@ def evaluate_gates(
         return _rows(gate, summary, looked or {}, labelled)
 
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
-
-
-def _key_of(calibrated: Detail) -> _Key:
-    return tuple(calibrated[name] for name in (*SLICE, "tag"))
 
 
 def _rows(

@@ -15,18 +15,8 @@ from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
-OF_REPEATS = (
-    "mean",
-    "answers",
-    "answer_variance",
-    "per_judgement",
-    "judge_variance",
-    "judgements",
-    "verdicts",
-    "passes",
-    "judged",
-    "passing",
-)
+REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
+COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
 STATES = ("scored", "undefined", "error", "skipped")
 _SPENT = ("cost_usd", "input_tokens", "output_tokens")
 _HALF = 0.5
@@ -280,7 +270,7 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
             passed=pl.when(verdicts > 0).then(passes / verdicts),
             share=pl.when(pl.col("wanted") > 0).then(pl.col("judgements") / pl.col("wanted")),
         )
-        .select("place", *NAMES, "share", *OF_REPEATS)
+        .select("place", *NAMES, "share", *REPEATED, *COUNTED)
         .collect(engine="streaming")
     )
     return found.with_columns(values[name].gather(found["place"]) for name in ("part", "cluster", "case_id"))
