@@ -100,6 +100,10 @@ class Difference:
     leverage: float = 1.0
     rare: RareChanges = NO_RARE_CHANGES
 
+    def document(self) -> dict[str, object]:
+        ends = {"ci_low": self.low, "ci_high": self.high}
+        return {"value": self.difference, **ends, "p_value": self.p_value, "method": self.method}
+
 
 def paired_difference(
     a: ArrayLike,

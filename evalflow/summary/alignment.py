@@ -78,19 +78,8 @@ class Alignment:
             "held_out": self.held_out,
             "scored": self.scored,
             "changes": {one.measure: one.document() for one in self.changes},
-            "corrected_width": None
-            if width is None
-            else {
-                "before": width.value_a,
-                "after": width.value_b,
-                "difference": {
-                    "value": width.difference,
-                    "ci_low": width.low,
-                    "ci_high": width.high,
-                    "p_value": width.p_value,
-                    "method": width.method,
-                },
-            },
+            "corrected_width": width
+            and {"before": width.value_a, "after": width.value_b, "difference": width.document()},
             "labels_needed": self.labels_needed if self.helps is None else None,
         }
 

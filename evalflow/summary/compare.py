@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
@@ -234,22 +235,8 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
     return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
 
 
-@dataclass(frozen=True, slots=True)
-class _Statistic:
-    """What `ComparisonRow` says of one statistic."""
-
-    statistic: str
-    higher_is_better: bool
-    found: Difference
-    also: Sequence[str] = ()
-    bounded: bool = True
-    judged: Difference | None = None
-    labelled: int = 0
-    uncorrected: str = ""
-
-
-def _uncorrected(statistic: _Statistic, labelled: int, unusable: str = "") -> _Statistic:
-    return replace(statistic, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
+def _uncorrected(row: ComparisonRow, labelled: int, unusable: str = "") -> ComparisonRow:
+    return replace(row, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,31 +260,24 @@ class _Comparing:
         names = dataset.split(" → ")
         unusable = next((why for name in names if (why := self.unusable.get((name, metric)))), "")
         for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
-            about = (self.pair, dataset, metric, judge, tag)
-            for row in self._differences(own, traits, values, unusable):
-                yield ComparisonRow(
-                    *about,
-                    row.statistic,
-                    row.higher_is_better,
-                    row.found,
-                    row.also,
-                    row.bounded,
-                    row.judged,
-                    row.labelled,
-                    row.uncorrected,
-                    also_tags,
-                )
+            row = partial(ComparisonRow, self.pair, dataset, metric, judge, tag, also_tags=also_tags)
+            yield from self._differences(row, own, traits, values, unusable)
 
     def _differences(
-        self, sides: Sides, traits: Traits, values: ClassifiedCases | None, unusable: str
-    ) -> Iterator[_Statistic]:
+        self,
+        row: partial[ComparisonRow],
+        sides: Sides,
+        traits: Traits,
+        values: ClassifiedCases | None,
+        unusable: str,
+    ) -> Iterator[ComparisonRow]:
         """The mean and pass rate (if both runs have one), corrected by labels; and figures that differ from the mean.
 
         The cases as wholes have only a pass rate.
         """
         if sides[0]["metric"][0] == CASES:
             found = self._difference(sides, "passed", bounded=True)
-            yield _uncorrected(_Statistic("pass_rate", True, found), max(self._labelled(sides, "human")))
+            yield _uncorrected(row("pass_rate", True, found), max(self._labelled(sides, "human")))
             return
         judged = self._judged(sides)
         same = [
@@ -306,7 +286,7 @@ class _Comparing:
             and side["human"].eq_missing(side["accepted"]).all()
             for side, own in zip(sides, judged, strict=True)
         ]
-        mean = self._corrected(sides, ("score", "human"), unusable, bounded=traits.bounded)
+        mean = self._corrected(row, sides, ("score", "human"), unusable, bounded=traits.bounded)
         alone = mean.judged or mean.found
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
@@ -317,10 +297,10 @@ class _Comparing:
             mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also, bounded=traits.bounded
         )
         if "pass_rate" not in also and all(own.height for own in judged):
-            yield self._corrected(judged, ("passed", "accepted"), unusable, bounded=True)
+            yield self._corrected(row, judged, ("passed", "accepted"), unusable, bounded=True)
         for name, found in figures:
             if name not in also:
-                yield _uncorrected(_Statistic(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
+                yield _uncorrected(row(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
         known = [side[people].is_not_null() for side in sides]
@@ -332,7 +312,9 @@ class _Comparing:
         without = [name for name, side in zip(self.pair, sides, strict=True) if not side[people].count()]
         return f"no label is of {without[0]}" if len(without) == 1 else ""
 
-    def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
+    def _corrected(
+        self, row: partial[ComparisonRow], sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool
+    ) -> ComparisonRow:
         """The difference of means or pass rates, corrected by labels if they may correct it, else with the reason.
 
         Uses the cases labelled in both runs, or each run's own labels (`labelled_together`).
@@ -340,7 +322,7 @@ class _Comparing:
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
         both, fewer = self._labelled(sides, people)
-        found = _Statistic("pass_rate", True, alone, labelled=both or fewer)
+        found = row("pass_rate", True, alone, labelled=both or fewer)
         if not fewer:
             return replace(found, uncorrected=self._without_label(sides, people) if alone.difference else "")
         if unusable:

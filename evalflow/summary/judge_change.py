@@ -36,9 +36,8 @@ class AgreementChange:
     difference: Difference
 
     def document(self) -> dict[str, object]:
-        d = self.difference
-        found = {"value": d.difference, "ci_low": d.low, "ci_high": d.high, "p_value": d.p_value, "method": d.method}
-        return {"before": self.before.document(), "after": self.after.document(), "difference": found}
+        ends = {"before": self.before.document(), "after": self.after.document()}
+        return {**ends, "difference": self.difference.document()}
 
 
 @dataclass(frozen=True, slots=True)
