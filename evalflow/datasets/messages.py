@@ -102,7 +102,9 @@ def _add(content: Content, declared: object) -> None:
         content.thoughts.append("[redacted]")
     else:
         values = {key: value for key, value in part.items() if value is not None}
-        content.parts.append(_picture(values) or {"type": _kind(values), **values})
+        content.parts.append(
+            _picture(values) or {"type": str(values.get("type") or next(iter(values), "part")), **values}
+        )
 
 
 def _text(text: str) -> dict[str, object]:
@@ -159,10 +161,6 @@ def _picture(part: Mapping[str, object]) -> dict[str, object] | None:
     if source.get("data") and media.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{media};base64,{source['data']}"}}
     return None
-
-
-def _kind(part: Mapping[str, object]) -> str:
-    return str(part.get("type") or next(iter(part), "part"))
 
 
 FORMS = (

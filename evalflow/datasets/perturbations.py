@@ -209,10 +209,6 @@ def _reorder(text: str) -> str | None:
     return " ".join([*rest, first]) if rest else None
 
 
-def _padding(text: str) -> str:
-    return f"{_BEFORE} {text.strip()} {_AFTER}"
-
-
 def _in_place(text: str, match: re.Match[str], by: str) -> str:
     return f"{text[: match.start()]}{by}{text[match.end() :]}"
 
@@ -229,5 +225,5 @@ _HARMLESS: Mapping[str, Callable[[str], str | None]] = {
     "noise": _noise,
     "paraphrase": _paraphrase,
     "reorder": _reorder,
-    "padding": _padding,
+    "padding": lambda text: f"{_BEFORE} {text.strip()} {_AFTER}",
 }

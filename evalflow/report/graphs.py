@@ -38,7 +38,7 @@ def graph_lines(config: GraphMetricConfig) -> list[str]:
         arrow = f"{indent}{'├─' if ways else '└─'} {f'{condition} ' if condition else ''}→ "
         following = config.nodes.get(way.next or "")
         if following is None:
-            lines.append(f"{arrow}{way.next or _score(way)}")
+            lines.append(f"{arrow}{way.next or (way.score if isinstance(way.score, str) else f'{way.score:g}')}")
         elif way.next in drawn:
             lines.append(f"{arrow}{way.next}  (above)")
         else:
@@ -70,7 +70,3 @@ def _condition(way: Route) -> str:
     bounds = [f"from {way.min:g}"] if way.min is not None else []
     bounds += [f"up to {way.max:g}"] if way.max is not None else []
     return " ".join(bounds) or "otherwise"
-
-
-def _score(way: Route) -> str:
-    return way.score if isinstance(way.score, str) else f"{way.score:g}"

@@ -397,7 +397,10 @@ def write_page(
 def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     """The content security policy of a page: only its own style and script, by their digests."""
     sources = zip(("style", "script"), _assets(styles, scripts), strict=True)
-    allowed = [f"{kind}-src '{_digest(text)}'" for kind, text in sources if text]
+    digests = {
+        kind: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for kind, text in sources if text
+    }
+    allowed = [f"{kind}-src 'sha256-{digest}'" for kind, digest in digests.items()]
     return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
 
 
@@ -439,7 +442,3 @@ def _joined(names: Sequence[str]) -> str:
 def _assets(styles: Sequence[str], scripts: Sequence[str]) -> tuple[str, str]:
     script = _joined(scripts)
     return _joined(styles), f'"use strict";(() => {{\n{script}}})();' if script else ""
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -422,7 +422,10 @@ _FAULTS = {
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     """A run of a sweep in one line: its first numbers, its errors, and its exit code unless 0."""
     rows = headline_rows(summary)
-    found = [f"{_column_name(row)} {number(row.value)}" for row in rows[:_SHOWN_COLUMNS]]
+    found = [
+        f"{row.metric}{'' if row.statistic == 'mean' else f' {row.statistic}'} {number(row.value)}"
+        for row in rows[:_SHOWN_COLUMNS]
+    ]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
     errors = manifest.scores["error"]
     left = sum(about.cases for about in manifest.datasets.values()) - sum(manifest.asked.values())
@@ -451,7 +454,3 @@ def print_sweep(
         rest = f"report.html has the agreement of {len(agreement) - FEW} more pairs of judges"
         console.print(literal(rest, style="dim"))
     print_boards(console, boards)
-
-
-def _column_name(row: SummaryRow) -> str:
-    return row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"

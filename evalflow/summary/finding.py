@@ -37,7 +37,8 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     counts, spread, median, bounds, and statistics in rows of their own. Without labels nothing changes. `refused` is a
     reason why labels correct nothing in this run.
     """
-    found = {_key(row): row for one in calibration for row in (one, *one.tags)}
+    every = [row for one in calibration for row in (one, *one.tags)]
+    found = {(row.dataset, row.target, row.metric, row.judge, row.tag): row for row in every}
     if not found:
         return summary
     rows = rows_of(summary.frame)
@@ -59,10 +60,6 @@ def is_corrected(row: SummaryRow, column: str) -> bool:
 def judge_alone(row: SummaryRow) -> SummaryRow:
     """A row of the summary with the judge's own values in the columns that labels correct."""
     return replace(row, **{name: getattr(row, raw) for name, raw in RAW.items() if is_corrected(row, name)})
-
-
-def _key(row: CalibrationRow) -> tuple[str | None, ...]:
-    return row.dataset, row.target, row.metric, row.judge, row.tag
 
 
 def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: CalibrationRow, refused: str) -> dict[str, Any]:

@@ -140,7 +140,8 @@ def member_scores(
         values = np.array([0.0, 1.0])
     elif values.size > _MAX_CLASSES:
         return None
-    low, high = nearest_levels(human, values) if limit is None else nearest_levels(_accepted(table), values)
+    shares = human if limit is None else table["accepted"].fill_null(math.nan).to_numpy()
+    low, high = nearest_levels(shares, values)
     human[low != high] = math.nan
     return MemberScores(
         names=names,
@@ -153,10 +154,6 @@ def member_scores(
         threshold=limit,
         higher_is_better=row.traits.higher_is_better,
     )
-
-
-def _accepted(table: pl.DataFrame) -> Floats:
-    return table["accepted"].fill_null(math.nan).to_numpy()
 
 
 def _confidences(steps: str | None) -> dict[str, object]:
