@@ -14,8 +14,7 @@ from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen
-from evalflow.app.core.taught import NewVersion, file_of, texts_of
-from evalflow.app.core.teaching import Teaching, Written
+from evalflow.app.core.teaching import NewVersion, Teaching, Written, file_of, texts_of
 from evalflow.errors import Problem, UserError
 from evalflow.report.alignment import print_alignment
 from evalflow.report.wording import cost, counted, cut, print_json, print_lines

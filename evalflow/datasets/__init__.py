@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.config.schema import ENDINGS, DatasetConfig, Format
-from evalflow.datasets.case_rows import ReadRow, case_id, case_to_row, rest_of
 from evalflow.datasets.conversations import (
     Answers,
     answer_key,
@@ -36,7 +35,7 @@ from evalflow.datasets.json_files import held_rows, open_json, open_jsonl, raw_i
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
-from evalflow.datasets.rows import MadeIds, ReadingNotes, filled_rows
+from evalflow.datasets.rows import MadeIds, ReadingNotes, ReadRow, case_id, case_to_row, filled_rows, rest_of
 from evalflow.datasets.sources import (
     HeldDataset,
     SourceRow,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import Any, Literal
 
-from evalflow.datasets.case_rows import ReadRow, content_id, json_value
+from evalflow.datasets.rows import ReadRow, content_id, json_value
 from evalflow.errors import Problem
 from evalflow.records import Case, Message
 from evalflow.values.cells import opened

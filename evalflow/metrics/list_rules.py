@@ -11,8 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
-from evalflow.metrics.reasons import word
-from evalflow.metrics.remarks import quote, quotes
+from evalflow.metrics.reasons import quote, quotes, word
 from evalflow.metrics.returns import (
     ItemKind,
     LabelType,

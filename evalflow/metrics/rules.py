@@ -14,8 +14,7 @@ from pydantic import Field
 from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.list_rules import AveragePrecisionRule, LowestRule, MeanRule, PenaltiesRule, ShareRule
-from evalflow.metrics.reasons import REMARK, one_line
-from evalflow.metrics.remarks import remark
+from evalflow.metrics.reasons import REMARK, one_line, remark
 from evalflow.metrics.returns import ItemKind, Observed, Rows, normalised, number_problems
 from evalflow.metrics.rule_results import (
     Replies,

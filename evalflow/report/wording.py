@@ -21,7 +21,7 @@ ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yeku
 SHORT_ADJUSTMENTS = {"holm": "Holm", "bh": "BH", "by": "BY"}
 _LEAST = 0.001
 _QUESTION = 50  # characters of a question that stands for a case
-_MADE_ID = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{8})?(-\d+)?")  # see `datasets.case_rows.case_id`
+_MADE_ID = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{8})?(-\d+)?")  # see `datasets.rows.case_id`
 _METHODS = {
     "plus_two_t": "t, two pseudo-cases",
     "plus_two_cr2_t": "t, clustered, two pseudo-groups",

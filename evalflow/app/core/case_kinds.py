@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from evalflow.app.core.coverage_checks import script_in
 from evalflow.app.core.data_checks import SHOWN
+from evalflow.app.core.text_checks import script_in
 from evalflow.datasets import ReadingNotes
 from evalflow.engine.plan import case_digest
 from evalflow.llm.thoughts import split_thoughts

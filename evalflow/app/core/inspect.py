@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
-from evalflow.app.core.coverage_checks import ScriptChecks
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
-from evalflow.app.core.question_checks import QuestionChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
+from evalflow.app.core.text_checks import QuestionChecks, ScriptChecks
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig

@@ -10,8 +10,7 @@ from evalflow.errors import UserError
 from evalflow.metrics.branches import Route
 from evalflow.metrics.chain import AskingMetric, Scope
 from evalflow.metrics.graph_nodes import FIELD, GraphMetricConfig, GraphNode, graph_problems
-from evalflow.metrics.reasons import REMARK, one_line, word
-from evalflow.metrics.remarks import remark
+from evalflow.metrics.reasons import REMARK, one_line, remark, word
 from evalflow.metrics.rulebook import Rulebook
 from evalflow.metrics.steps import PreparedStep, prepared_step
 from evalflow.metrics.topology import END, best_way, certain, ordered

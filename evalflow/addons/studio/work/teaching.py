@@ -34,8 +34,7 @@ from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import SavedRun, declared_meaning, open_run
-from evalflow.app.core.taught import NewVersion, expect_prompts, texts_of
-from evalflow.app.core.teaching import Teaching
+from evalflow.app.core.teaching import NewVersion, Teaching, expect_prompts, texts_of
 from evalflow.calls.budget import Lease
 from evalflow.calls.client import CallSession
 from evalflow.config.yaml_text import unescaped
