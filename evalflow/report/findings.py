@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 
@@ -32,6 +32,9 @@ from evalflow.summary.verdicts import is_significant
 from evalflow.values.jsonvalues import as_map, objects_at
 
 Details = Sequence[Detail]  # `details` of summary.json
+Questions = Mapping[tuple[str, str], str]
+"""The questions of listed cases, by dataset and id: a case without an id of its own is called by its question."""
+_NONE: Questions = {}
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
@@ -47,13 +50,13 @@ class Findings:
     lines: Sequence[str]
 
 
-def print_details(console: Console, details: Details, manifest: Manifest) -> None:
+def print_details(console: Console, details: Details, manifest: Manifest, questions: Questions) -> None:
     """Print all findings of a run: excluded results, and findings of pairs, of repeats, and of panels."""
     print_lines(console, exclusion_findings(details), "yellow")
     print_lines(console, preference_findings(details), "dim")
     sections = {
-        "repeats (noise as standard deviations)": noise_findings(details),
-        "panels and cascades (each member alone)": panel_findings(details, manifest),
+        "repeats (noise as standard deviations)": noise_findings(details, questions),
+        "panels and cascades (each member alone)": panel_findings(details, manifest, questions),
     }
     for heading, findings in sections.items():
         if not findings:
@@ -106,21 +109,6 @@ def cases_in(details: Details) -> Iterator[tuple[str, str]]:
             yield detail["dataset"], one["case_id"]
 
 
-def with_case_names(details: Details, questions: Mapping[tuple[str, str], str]) -> list[Detail]:
-    """The details for display: each listed case has a `case_name`, without an id of its own its question.
-
-    The id stays, since several cases may have the same question.
-    """
-    named: list[Detail] = []
-    for detail in details:
-        names = {
-            one["case_id"]: case_name(one["case_id"], questions.get((detail["dataset"], one["case_id"])))
-            for one in _differing(detail)
-        }
-        named.append(_with_names(detail, names) if names else detail)
-    return named
-
-
 def _differing(detail: Detail) -> list[Detail]:
     """The cases that are listed of a detail: flaky ones, and those on which a panel's members differ most."""
     stability = as_map(as_map(detail.get("noise")).get("stability"))
@@ -128,18 +116,12 @@ def _differing(detail: Detail) -> list[Detail]:
     return [*flaky[:_FLAKY_SHOWN], *objects_at(as_map(detail.get("panel")), "widest", optional=True)]
 
 
-def _with_names(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        found = {key: _with_names(one, names) for key, one in cast("Mapping[str, Any]", value).items()}
-        return found | {"case_name": names[found["case_id"]]} if found.get("case_id") in names else found
-    return [_with_names(one, names) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+def _names_in(detail: Detail, questions: Questions) -> Callable[[str], str]:
+    """What the cases of a detail are called by their ids."""
+    return lambda case_id: case_name(case_id, questions.get((detail["dataset"], case_id)))
 
 
-def _name_of(case: Detail) -> str:
-    return case.get("case_name", case["case_id"])
-
-
-def noise_findings(details: Details) -> list[Findings]:
+def noise_findings(details: Details, questions: Questions = _NONE) -> list[Findings]:
     """For each metric with repeats: the sources of its noise, and a line for each tag."""
     repeated = [detail for detail in details if "noise" in detail]
     parts = varying(map(DetailSeries.of, repeated))
@@ -151,7 +133,8 @@ def noise_findings(details: Details) -> list[Findings]:
         judgements = _mean_count(noise["judgements_per_answer"], "judgement")
         title = f"{name}: {counted(detail['n'], 'case')}, {answers} each, {judgements} of each answer"
         tags = [one for one in repeated if one["tag"] is not None and all(one[key] == detail[key] for key in _SLICE)]
-        findings.append(Findings(title, [*_noise(noise), *_noise_by_tag(tags)]))
+        lines = [*_noise(noise, _names_in(detail, questions)), *_noise_by_tag(tags)]
+        findings.append(Findings(title, lines))
     return findings
 
 
@@ -160,7 +143,7 @@ def _mean_count(mean: float, noun: str) -> str:
     return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
-def _noise(noise: Detail) -> Iterator[str]:
+def _noise(noise: Detail, named: Callable[[str], str]) -> Iterator[str]:
     if noise["std_error"] is None:
         yield "a single case, or group of cases: the noise of cases is unknown"
     else:
@@ -169,7 +152,7 @@ def _noise(noise: Detail) -> Iterator[str]:
         if noise["lowest_std_error"]:
             yield f"more repeats of these cases cannot take it below {number(noise['lowest_std_error'], 4)}"
     if noise["stability"]:
-        yield _stability(noise["stability"])
+        yield _stability(noise["stability"], named)
     for draw in noise["draws"] or ():
         k = draw["k"]
         if k > 1:
@@ -215,23 +198,23 @@ def _one_more(more: Detail) -> Iterator[str]:
     yield f"one more case {number(more['case']['std_error'], 4)}"
 
 
-def _stability(counts: Detail) -> str:
+def _stability(counts: Detail, named: Callable[[str], str]) -> str:
     text = f"{counts['stable_pass']} stable pass, {counts['flaky']} flaky, {counts['stable_fail']} stable fail"
     if counts["judged_once"]:
         text += f", {counts['judged_once']} judged once"
     shown = counts["flaky_cases"][:_FLAKY_SHOWN]
-    names = ", ".join(f"{_name_of(case)} ({case['passes']} of {case['verdicts']})" for case in shown)
+    names = ", ".join(f"{named(case['case_id'])} ({case['passes']} of {case['verdicts']})" for case in shown)
     return f"{text}: {names}{', ...' if counts['flaky'] > len(shown) else ''}" if names else text
 
 
-def panel_findings(details: Details, manifest: Manifest) -> list[Findings]:
+def panel_findings(details: Details, manifest: Manifest, questions: Questions = _NONE) -> list[Findings]:
     """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement."""
     findings: list[Findings] = []
     for detail in (detail for detail in details if "panel" in detail):
         about = manifest.judges.get(detail["judge"])
         places = {name: place for place, name in enumerate(about.members if about else ())}
         members = sorted(detail["panel"]["members"], key=lambda one: places.get(one["judge"], len(places)))
-        lines = _cascade(members) if about and about.kind == "cascade" else _panel(detail)
+        lines = _cascade(members) if about and about.kind == "cascade" else _panel(detail, _names_in(detail, questions))
         title = f"{detail['metric']} on {joined(detail['dataset'], detail['target'], detail['judge'])}"
         findings.append(Findings(title, [*map(_member, members), *lines]))
     return findings
@@ -243,7 +226,7 @@ def _member(one: Detail) -> str:
     return f"{one['judge']}: mean {number(one['value'])}{bracketed(one['ci_low'], one['ci_high'])}, {states}"
 
 
-def _panel(detail: Detail) -> Iterator[str]:
+def _panel(detail: Detail, named: Callable[[str], str]) -> Iterator[str]:
     panel, n = detail["panel"], detail["n"]
     if not n:
         yield "agreement unknown: no judgement has scores by two of them"
@@ -253,7 +236,9 @@ def _panel(detail: Detail) -> Iterator[str]:
         cases: dict[str, Detail] = {}
         for one in panel["widest"]:
             cases.setdefault(one["case_id"], one)  # the repeat with the widest range
-        yield "largest differences: " + "; ".join(_scores_of(one) for one in [*cases.values()][:_DIFFERING_SHOWN])
+        yield "largest differences: " + "; ".join(
+            _scores_of(one, named) for one in [*cases.values()][:_DIFFERING_SHOWN]
+        )
 
 
 def _agreement(alpha: Detail) -> str:
@@ -265,9 +250,9 @@ def _agreement(alpha: Detail) -> str:
     return f"they agree {how} (Krippendorff's alpha {number(value)}{ends})"
 
 
-def _scores_of(one: Detail) -> str:
+def _scores_of(one: Detail, named: Callable[[str], str]) -> str:
     scores = ", ".join(f"{name} {number(score)}" for name, score in one["scores"].items() if score is not None)
-    return f"{_name_of(one)} ({scores})"
+    return f"{named(one['case_id'])} ({scores})"
 
 
 def _cascade(members: Details) -> Iterator[str]:

@@ -6,7 +6,6 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,7 +24,6 @@ from evalflow.report.findings import (
     noise_findings,
     panel_findings,
     preference_findings,
-    with_case_names,
 )
 from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
 from evalflow.report.markdown import write_markdown
@@ -80,7 +78,6 @@ def write_html(
     questions: Mapping[tuple[str, str], str],
 ) -> None:
     """Write the page of a run with titles; `questions` are those of listed cases without ids of their own."""
-    run = replace(run, details=with_case_names(run.details, questions))
     rows = without_means_of_figures(rows_of(run.summary))
     manifest = run.manifest
     lower = {name: config.direction for name, config in run.metrics.items()}
@@ -111,8 +108,8 @@ def write_html(
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_findings(run.details),
         "excluded": exclusion_findings(run.details),
-        "noise": noise_findings(run.details),
-        "panels": panel_findings(run.details, manifest),
+        "noise": noise_findings(run.details, questions),
+        "panels": panel_findings(run.details, manifest, questions),
         "details": _notes([detail for detail in run.details if not {"noise", "panel", "excluded"} & detail.keys()]),
         "cases": explorer.cases,
         "shown": explorer.shown,

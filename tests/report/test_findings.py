@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.report.findings import cases_in, noise_findings, panel_findings, with_case_names
+from evalflow.report.findings import cases_in, noise_findings, panel_findings
 from evalflow.report.wording import number
 from tests.manifests import manifest_of
 
@@ -81,15 +81,17 @@ def test_each_tag_has_a_line_the_largest_first():
 def test_cases_without_ids_are_named_by_their_question():
     made, other = "0123456789abcdef", "fedcba9876543210"
     stability = {**NOISE["stability"], "flaky_cases": [{"case_id": made, "passes": 1, "verdicts": 3}]}
-    panel = {**detail(), "panel": {"widest": [{"case_id": other, "scores": {}}, {"case_id": "own", "scores": {}}]}}
-    details = [detail(stability=stability), {**panel, "noise": None}, {"metric": "m", "statistic": "mean"}]
+    widest = [{"case_id": other, "scores": {"a": 1.0}}, {"case_id": "own", "scores": {"a": 0.5}}]
+    alpha = {"value": None, "method": "none: one case"}
+    panel = {**detail(), "panel": {"members": [], "alpha": alpha, "mean_range": 0.5, "widest": widest}}
+    del panel["noise"]
+    details = [detail(stability=stability), panel, {"metric": "m", "statistic": "mean"}]
     assert [*cases_in(details)] == [("d", made), ("d", other), ("d", "own")]
-    named = with_case_names(details, {("d", made): "When does it open?", ("d", other): "Why?", ("d", "own"): "No?"})
-    [text] = noise_findings(named[:1])
+    questions = {("d", made): "When does it open?", ("d", other): "Why?", ("d", "own"): "No?"}
+    [text] = noise_findings(details, questions)
     assert '3 stable pass, 1 flaky, 2 stable fail: "When does it open?" (1 of 3)' in text.lines
-    assert [one["case_name"] for one in named[1]["panel"]["widest"]] == ['"Why?"', "own"]
-    assert named[2] == details[2]
-    assert details[0]["noise"]["stability"]["flaky_cases"][0]["case_id"] == made
+    [text] = panel_findings(details, manifest_of(), questions)
+    assert text.lines[-1] == 'largest differences: "Why?" (a 1.000); own (a 0.500)'
 
 
 def test_different_cases_with_the_same_question_are_all_listed():
@@ -98,7 +100,7 @@ def test_different_cases_with_the_same_question_are_all_listed():
     panel = {"members": [], "alpha": {"value": None, "method": "none: one case"}, "mean_range": 0.5, "widest": widest}
     of_panel = {"metric": "m", "dataset": "d", "target": "t", "judge": "p", "n": 4, "panel": panel}
     questions = dict.fromkeys((("d", one) for one in ids), "When does it open?")
-    [found] = panel_findings(with_case_names([of_panel], questions), manifest_of())
+    [found] = panel_findings([of_panel], manifest_of(), questions)
     assert found.lines[-1] == "largest differences: " + "; ".join(
         f'"When does it open?" (a 1.000, b {number(place / 4)})' for place in range(3)
     )

@@ -19,7 +19,7 @@ from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_cases
-from evalflow.report.findings import cases_in, print_details, with_case_names
+from evalflow.report.findings import cases_in, print_details
 from evalflow.report.wording import counted, has_made_id, literal, plain
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class TerminalScreen:
         worst, details = worst_cases(derived.scores, directions, people), derived.summary.details
         listed = [*((case.dataset, case.case_id) for case in worst), *cases_in(details)]
         questions = _questions(folder, manifest, listed)
-        print_details(self._out, with_case_names(details, questions), manifest)
+        print_details(self._out, details, manifest, questions)
         print_worst(self._out, worst, questions)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
