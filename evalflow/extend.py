@@ -6,8 +6,7 @@ without notice.
 
 from __future__ import annotations
 
-from evalflow.app.core.engines import Engine, EngineJob
-from evalflow.app.core.observers import ObservedRun, Observer
+from evalflow.app.core.engines import Engine, EngineJob, ObservedRun, Observer
 from evalflow.app.core.saved import SavedRun, find_run
 from evalflow.cli.manual import Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, console

@@ -29,8 +29,7 @@ from evalflow.paths import shown
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
 from evalflow.report.wording import counted, print_json
-from evalflow.summary.fixture_agreement import FIXTURE, FixtureScore
-from evalflow.summary.proof import Proof, proof_of
+from evalflow.summary.proof import FIXTURE, FixtureScore, Proof, proof_of
 
 _FEWEST, _MOST = 2, 100
 _PLANNED = 0.9

@@ -28,8 +28,7 @@ from evalflow.config import hydra_plugins
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
 from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken
 from evalflow.config.overrides import quoted
-from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved, laid_over
-from evalflow.config.validate import Composed
+from evalflow.config.validate import NOTHING_UNSAVED, Composed, Unsaved, laid_over
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,11 +21,51 @@ from evalflow.config.schema import (
     ScorerConfig,
     TargetConfig,
 )
-from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.records import CASES
-from evalflow.values.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map, is_mapping, is_object
+
+_ABSENT = object()
+
+
+def _sets(values: object, key: str) -> bool:
+    for part in key.split("."):
+        values = as_map(values).get(part, _ABSENT)
+    return values is not _ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """Options, prompts and values in memory, which take precedence over those of all folders.
+
+    Attributes:
+        options: The content of options by group and name, without a package line.
+        prompts: Templates by name.
+        changes: Values that override those of the chosen options: root keys, and maps under judge, metric, ...
+    """
+
+    options: Mapping[tuple[str, str], Mapping[str, object]] = field(
+        default_factory=dict[tuple[str, str], Mapping[str, object]]
+    )
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    changes: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def sets(self, key: str) -> bool:
+        return _sets(self.changes, key)
+
+
+NOTHING_UNSAVED = Unsaved()
+
+
+def laid_over(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """Return the values with the changes applied; maps are merged, everything else is replaced."""
+    merged = dict(values)
+    for key, value in changes.items():
+        there = merged.get(key)
+        merged[key] = laid_over(there, value) if is_object(there) and is_mapping(value) else value
+    return merged
+
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 
@@ -36,7 +76,6 @@ TRY = (
 )
 """Runs that need no key, for a command line that names none."""
 
-_ABSENT = object()
 _DEFAULT_KEY = RemoteModelConfig.model_fields["api_key_env"].default
 _GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
 
@@ -69,13 +108,8 @@ class Composed:
 
     def root_file_of(self, key: str) -> Path | None:
         """Return the file of an experiment or conf/local that sets this key path; None if none does."""
-        for file in reversed(self.root_files):
-            here: object = safe_yaml(file.read_text(encoding="utf-8"))
-            for part in key.split("."):
-                here = as_map(here).get(part, _ABSENT)
-            if here is not _ABSENT:
-                return file
-        return None
+        files = reversed(self.root_files)
+        return next((one for one in files if _sets(safe_yaml(one.read_text(encoding="utf-8")), key)), None)
 
 
 @dataclass(frozen=True, slots=True)

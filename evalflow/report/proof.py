@@ -32,8 +32,7 @@ from evalflow.report.wording import (
 from evalflow.stats.arrays import Estimated
 
 if TYPE_CHECKING:
-    from evalflow.summary.fixture_agreement import FixtureGap
-    from evalflow.summary.proof import ChangeRow, Proof
+    from evalflow.summary.proof import ChangeRow, FixtureGap, Proof
 
 _COUNTED = (PageColumn("Change"), PageColumn("Cases", "num"))
 HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that must leave the score as it is"}

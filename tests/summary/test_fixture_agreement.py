@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.summary.fixture_agreement import FixtureAgreement, FixtureScore, agreement_of
+from evalflow.summary.proof import FixtureAgreement, FixtureScore, agreement_of
 
 Given = tuple[float | None, float | str]
 """People's score of a case, and the judge's, or the state without a score."""

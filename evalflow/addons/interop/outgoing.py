@@ -13,7 +13,7 @@ from pydantic import Field
 from evalflow.addons.interop.exporters.otel import ATTEMPTS, DeliveryLog, Receiver, batches, deliver, expect_installed
 from evalflow.addons.interop.exporters.otel_events import IDENTITY, SCORE_COLUMNS, Event, event_of, uid_of
 from evalflow.addons.interop.exporters.otel_live import LiveSender, SendingSink
-from evalflow.app.core.observers import ObservedRun
+from evalflow.app.core.engines import ObservedRun
 from evalflow.app.core.saved import SavedRun, answered_rows
 from evalflow.calls.connections import Connections
 from evalflow.config.surroundings import A_RECEIVER, ObserverConfig, OtelConfig, TextToSend

@@ -25,10 +25,9 @@ from evalflow.app.core.begin import (
 from evalflow.app.core.cases import count_endings
 from evalflow.app.core.certificates import saved_certificates, with_certificates
 from evalflow.app.core.derive import Derived, answer_faults, decide, derive, report
-from evalflow.app.core.engines import CaseRunner, Engine, EngineJob, engine_of
+from evalflow.app.core.engines import CaseRunner, Engine, EngineJob, ObservedRun, Observer, build_observer, engine_of
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.kept_labels import has_sources
-from evalflow.app.core.observers import ObservedRun, Observer, build_observer
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.app.core.stored_runs import OutgoingCopy, begin_copy
 from evalflow.calls.client import CallSession

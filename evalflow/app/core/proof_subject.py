@@ -18,7 +18,7 @@ from evalflow.metrics.scale import UNDEFINED, label_scale, read_judgement
 from evalflow.paths import from_home, shown
 from evalflow.prompts import Prompts
 from evalflow.records import Case
-from evalflow.summary.fixture_agreement import FIXTURE
+from evalflow.summary.proof import FIXTURE
 
 FEWEST = 6
 _FALL_WITH_A_PART = ("mean", "min", "product", "share_passed", "all")

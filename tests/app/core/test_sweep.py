@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
-from evalflow.app.core.leaderboards import leaderboards
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
+from evalflow.app.core.sweep import leaderboards
 from evalflow.config.schema import MetricConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError

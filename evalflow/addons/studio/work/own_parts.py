@@ -25,7 +25,7 @@ from evalflow.addons.studio.work.space import Workspace, not_found, refuse_elsew
 from evalflow.addons.studio.work.titles import titled
 from evalflow.app.core.connections import refuse_owners_options
 from evalflow.config.schema import RunConfig
-from evalflow.config.unsaved import Unsaved
+from evalflow.config.validate import Unsaved
 from evalflow.config.yaml_text import escaped, escaped_but_environment
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
 from evalflow.values.jsonvalues import as_map, is_mapping
