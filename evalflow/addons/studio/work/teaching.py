@@ -101,7 +101,9 @@ def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
         try:
             found.append(_teaching(space, _planned(space, review, run, metric.name)))
         except UserError as error:
-            found.append(JudgeTeaching(metric.name, "; ".join(problem.what for problem in error.problems)))
+            found.append(
+                JudgeTeaching(metric.name, "; ".join(dict.fromkeys(problem.what for problem in error.problems)))
+            )
     return found
 
 

@@ -23,6 +23,7 @@ from evalflow.addons.studio.web.ui.parts import (
     button,
     capitalised,
     cell,
+    clipped,
     copyable,
     empty,
     fold,
@@ -43,6 +44,7 @@ from evalflow.addons.studio.work.review_calibration import IssuedCertificate, Ju
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.runs import get_run
+from evalflow.addons.studio.work.scores import read_results
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import command
 from evalflow.metrics.kinds.pairwise import VERDICTS
@@ -88,7 +90,7 @@ def add() -> None:
                 _later(read, partial(_show_preference, found, titles=titles), "Result")
             else:
                 build = partial(show_result, workspace, found)
-                _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
+                _later(partial(_read_result, workspace, found), build, "Result")
             about = (
                 "Choose the right grade and say why. It replaces the labels of the answer, not how far people agree."
             )
@@ -297,12 +299,22 @@ _SAVING = (
     "Gates and reports of the run then count people's labels, and later runs with the same judge, metric and prompts "
     "show how far the judge can be trusted."
 )
+_LONGEST_QUESTION = 100
 _MOST = 20
 """Maximum cases to show in which judge and people differ."""
 
 
-def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
+def _read_result(workspace: Workspace, review: Review) -> tuple[ReviewResult, dict[int, str]]:
+    """The result, and the questions of its cases by their positions."""
+    found = review_calibration.review_result(workspace, review.name)
+    positions = [one.position for one in found.cases if one.agreed < 1 and one.position is not None]
+    rows = read_results(workspace, review.run_id, list(dict.fromkeys(positions))[:500])
+    return found, {row.position: row.question for row in rows}
+
+
+def show_result(workspace: Workspace, review: Review, read: tuple[ReviewResult, Mapping[int, str]]) -> None:
     """The content of the section."""
+    found, questions = read
     titles = {metric.name: metric.title for metric in review.metrics}
     rows = _corrected(found.calibration, titles) if found.calibration else ()
     if not rows:
@@ -318,9 +330,10 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
         text(f"{capitalised(note)}.", "p", "small muted text")
     if rows:
         _saving(workspace, review, found, titles)
-        link_button("Teach the judge", teaching_address(review.name))
+        with ui.element("div").classes("actions"):
+            link_button("Teach the judge", teaching_address(review.name))
     for metric in review.metrics:
-        _against(review, metric, [one for one in found.cases if one.metric == metric.name])
+        _against(review, metric, [one for one in found.cases if one.metric == metric.name], questions)
 
 
 def _show_preference(review: Review, found: PeoplePreference, titles: Sequence[str]) -> None:
@@ -383,7 +396,7 @@ async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None
     ui.navigate.reload()
 
 
-def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
+def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase], questions: Mapping[int, str]) -> None:
     text(f"{metric.title}: judge against people", "h3", "against")
     if not found:
         text("No answer has both a score and a label yet.", "p", "muted")
@@ -395,11 +408,11 @@ def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) 
     if not apart:
         return
 
-    with table(("Answer", "Judge", "People", "Judge's reason", "Who is wrong?"), "table stacked"):
+    with table(("Question", "Judge", "People", "Judge's reason", "Who is wrong?"), "table stacked"):
         for one in apart[:_MOST]:
-            with table_row(
-                one.case_id, path="" if one.position is None else f"/runs/{review.run_id}/cases/{one.position}"
-            ):
+            path = "" if one.position is None else f"/runs/{review.run_id}/cases/{one.position}"
+            asked = " ".join(questions.get(-1 if one.position is None else one.position, "").split())
+            with table_row(clipped(asked, _LONGEST_QUESTION) or one.case_id, path=path):
                 cell("Judge", number(one.score, 2))
                 cell("People", number(one.human, 2))
                 with cell("Judge's reason", classes=""):

@@ -13,18 +13,21 @@ from evalflow.addons.studio.web.pages.runs import ACTIVE
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
+    address,
     badge,
     button,
     copyable,
     facts,
     fold,
     later,
+    link_button,
     message,
     polled,
     tell,
     text,
 )
 from evalflow.addons.studio.work import reviews, teaching
+from evalflow.addons.studio.work.reruns import ChangeableMetric, changeable_metrics
 from evalflow.addons.studio.work.reviews import Review
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import Workspace
@@ -54,11 +57,17 @@ def add() -> None:
         trail = [("Reviews", "/reviews"), (review, f"/reviews/{quote(review, safe='')}")]
         with frame("Teach the judge", place="Reviews", about=_ABOUT, trail=trail):
             build = partial(_cards, workspace, found)
-            read = partial(teaching.teachings, workspace, review)
+
+            def read() -> tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]:
+                return teaching.teachings(workspace, review), changeable_metrics(workspace, found.run_id)
+
             later(ui.element("div").classes("stack"), "Reading the labels …", read, build, "The labels: not there yet.")
 
 
-def _cards(workspace: Workspace, review: Review, found: Sequence[JudgeTeaching]) -> None:
+def _cards(
+    workspace: Workspace, review: Review, read: tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]
+) -> None:
+    found, changeable = read
     titles = {metric.name: metric.title or metric.name for metric in review.metrics}
     for one in found:
         with ui.element("section").classes("card stack").props(f'aria-label="{titles[one.metric]}"'):
@@ -68,7 +77,7 @@ def _cards(workspace: Workspace, review: Review, found: Sequence[JudgeTeaching])
                 continue
             _plan(one)
             if one.found is not None:
-                _result(workspace, review, one)
+                _result(workspace, review, one, changeable.get(one.metric))
             elif one.run is not None:
                 _measuring(workspace, one)
             else:
@@ -125,7 +134,7 @@ def _measuring(workspace: Workspace, one: JudgeTeaching) -> None:
     timer = polled(_POLL_S, look)
 
 
-def _result(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
+def _result(workspace: Workspace, review: Review, one: JudgeTeaching, changeable: ChangeableMetric | None) -> None:
     found, run = one.found, one.run
     assert found is not None
     assert run is not None
@@ -137,6 +146,10 @@ def _result(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
         text(f"Nothing is saved: the metric stays as it is.{to_decide(found)}", "p", "text")
     elif one.is_saved:
         badge(f"version {one.version} is saved", "pass")
+        if changeable is not None:
+            metric = f"/bots/{quote(changeable.bot, safe='')}/metrics/{quote(one.metric, safe='')}"
+            with ui.element("div").classes("actions"):
+                link_button("Grade the run again with it", address(metric, {"run": review.run_id}), primary=True)
     elif one.not_saved:
         message("It cannot be saved here.", one.not_saved, "warn")
         text("On the command line, with the labels of the review downloaded as labels.csv:", "p", "small muted")

@@ -154,6 +154,7 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.get_by_role("button", name="Reopen the review").wait_for()
     page.get_by_role("heading", name="As on the list: judge against people").wait_for()
     page.get_by_role("link", name="Judge wrong").first.wait_for()
+    page.get_by_role("rowheader", name=re.compile(r"^\w.*\?$")).first.wait_for()
     page.get_by_text(re.compile("of 60 answers; where people are tied, an answer counts half")).wait_for()
     shown = page.locator("main").inner_text()
     assert "As on the list: the metric says" in shown

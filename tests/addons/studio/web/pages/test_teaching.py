@@ -47,5 +47,7 @@ def test_a_judge_is_taught_from_the_result_of_a_review(visit: Callable[..., Any]
     fits(page, "teaching")
     page.get_by_role("button", name="Save version 2 of the metric").click()
     page.get_by_text("version 2 is saved").wait_for()
+    page.get_by_role("link", name="Grade the run again with it").click()
+    page.get_by_role("button", name="Save, grade again and compare").wait_for()
     with working_in(folder) as space:
         assert len(get_metric(space, BOT, METRIC).definition["examples"]) == 4
