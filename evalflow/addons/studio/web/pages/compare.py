@@ -288,17 +288,19 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
                 _side(side, run)
         for said in found.preferred:
             text(said, "p", "preferred")
-        for note in found.notes:
-            message(_with_titles(note, found.rows, runs[1].bot))
+        if found.notes:
+            with ui.element("ul").classes("notes small muted").props('aria-label="Notes"'):
+                for note in found.notes:
+                    text(_with_titles(note, found.rows, runs[1].bot), "li")
         with ui.element("div").classes("actions"):
             button("Download as one page", lambda: _download(found), icon="download")
             if may("edit"):
                 _asking(found, runs)
-    _what_changed(found, runs[1].bot)
     if agreement := list(judge_change_lines(found)):
         with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
             for line in agreement:
                 text(line, "li", "text")
+    _what_changed(found, runs[1].bot)
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
         _table(rows)
         if found.margin is not None:
@@ -311,7 +313,8 @@ def _asking(found: Comparison, runs: tuple[Run, Run]) -> None:
     """Link what asks people which answers are better: a new review, and those in which people may still label."""
     a, b = (run.run_id for run in runs)
     asked = address("/reviews/new", {"run": b, "against": a})
-    link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
+    if found.preferences or not found.changed[0].same_answers:
+        link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
     for name in (name for one in found.preferences for name in one.unfinished):
         ui.link(f"To the review {name}", f"/reviews/{quote(name, safe='')}").classes("small")
 
@@ -324,6 +327,10 @@ def _download(found: Comparison) -> None:
         ui.download.content(path.read_bytes(), "compare.html", "text/html")
 
 
+_OF_EXAMPLE = re.compile(r"\Aexamples\.(\d+)\.(?:reply\.)?(\w+)\Z")
+_HASH = re.compile(r" [0-9a-f]{8}\Z")
+
+
 def _what_changed(found: Comparison, bot: str) -> None:
     if not found.changes:
         return
@@ -334,7 +341,7 @@ def _what_changed(found: Comparison, bot: str) -> None:
             text(capitalised(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what)), "h3")
             for _, name, before, after in own:
                 if name:
-                    text(name, "p", "small muted")
+                    text(_OF_EXAMPLE.sub(r"example \1, \2", _HASH.sub("", name)), "p", "small muted")
                     with ui.element("div").classes("split"):
                         _marked(before, "del", f"{what}, {name}: A")
                         _marked(after, "ins", f"{what}, {name}: B")

@@ -183,7 +183,7 @@ class PromptField:
                 text(fault, classes="fault")
             for name, content in found.items():
                 with ui.element("div").classes("actions"):
-                    text(name.rpartition("/")[2].removesuffix(".jinja"), "h4")
+                    text(name.rpartition("/")[2].removesuffix(".jinja"), "strong")
                     if (written := _written_out(shown, name, content)) != shown:
                         plain_button("Write it into the prompt", partial(self._write_out, written), "link")
                 text(content, "pre", "card code-block").props("tabindex=0")
