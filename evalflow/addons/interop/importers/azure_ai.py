@@ -14,13 +14,11 @@ from pathlib import Path
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.addons.interop.importers.conversation import (
     HISTORY,
-    about_answer,
     are_messages,
+    conversation_case,
     history_in,
     message_rows,
     read_turns,
-    said_in,
-    split_answer,
 )
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of, reference_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
@@ -220,14 +218,9 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str,
 def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages, each with its contexts. The assistant's last message is the answer; its contexts are the case's."""
     turns = read_turns([_turn(message) for message in as_list(talk["messages"])], ledger, where)
-    asked, replies = split_answer(turns)
-    if not asked:
-        raise Untranslatable("it has no turn of a user")
-    answer = said_in(replies)
-    case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    case, about = conversation_case(turns)
     steps = message_rows(turns) if any(turn.tool_calls for turn in turns) else None
     case |= {"actual": steps} if steps else {}
-    about = about_answer(replies)
     contexts = about.pop("contexts", None)
     if contexts is None:
         contexts = _passages(talk.get("context"))

@@ -99,10 +99,23 @@ def history_in(row: Mapping[str, object], ledger: Ledger, where: str) -> tuple[s
     return name, message_rows(read_turns(turns, ledger, where))
 
 
-def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
+def _split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
     """The messages up to the user's last, and the messages after it, which answer it."""
     last = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
     return messages[: last + 1], messages[last + 1 :]
+
+
+def conversation_case(messages: Sequence[Message], hint: str = "") -> tuple[dict[str, object], dict[str, object]]:
+    """The case of a conversation, and the metadata of its answer: the messages after the user's last.
+
+    Untranslatable without a message of a user.
+    """
+    asked, replies = _split_answer(messages)
+    if not asked:
+        raise Untranslatable("it has no turn of a user", hint)
+    answer = said_in(replies)
+    case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    return case, about_answer(replies)
 
 
 def said_in(messages: Sequence[Message]) -> str | None:
@@ -125,7 +138,7 @@ def calls_in(messages: Iterable[Message]) -> list[dict[str, object]]:
 
 def steps_in(messages: Sequence[Message]) -> list[dict[str, object]]:
     """The tool calls of a conversation; if tools replied after the user's last turn, all messages instead."""
-    _, replies = split_answer(messages)
+    _, replies = _split_answer(messages)
     return message_rows(messages) if any(item.role == "tool" for item in replies) else calls_in(messages)
 
 

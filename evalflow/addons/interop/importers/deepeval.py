@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
-from evalflow.addons.interop.importers.conversation import (
-    about_answer,
-    message_rows,
-    plain_calls,
-    read_turns,
-    said_in,
-    split_answer,
-    steps_in,
-)
+from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
@@ -214,15 +206,10 @@ class _GoldenReader:
             return self._scenario()
         self.get("turns")
         turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), self.ledger, self.row.where)]
-        asked, replies = split_answer(turns)
-        if not asked:
-            hint = "run the conversation first: evalflow asks a target at each turn of a user"
-            raise Untranslatable("it has no turn of a user", hint)
-        case: dict[str, object] = {"messages": message_rows(asked)}
-        answer, calls = said_in(replies), steps_in(turns)
-        case |= {} if answer is None else {"answer": answer}
+        hint = "run the conversation first: evalflow asks a target at each turn of a user"
+        case, about = conversation_case(turns, hint)
+        calls = steps_in(turns)
         case |= {"actual": calls} if calls else {}
-        about = about_answer(replies)
         contexts = about.pop("contexts", None)
         contexts = self._contexts("context") if contexts is None else contexts
         case |= {} if contexts is None else {"contexts": contexts}

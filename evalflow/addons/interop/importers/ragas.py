@@ -11,15 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
-from evalflow.addons.interop.importers.conversation import (
-    about_answer,
-    message_rows,
-    plain_calls,
-    read_turns,
-    said_in,
-    split_answer,
-    steps_in,
-)
+from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.exports import asks_nothing
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
@@ -211,12 +203,8 @@ def _literal(value: object) -> object:
 def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages up to the user's last; the assistant's messages after it are the answer."""
     turns = read_turns(map(_with_plain_calls, items), ledger, where)
-    asked, replies = split_answer(turns)
-    if not asked:
-        raise Untranslatable("it has no turn of a user", "give it one")
-    answer, calls = said_in(replies), steps_in(turns)
-    case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
-    about = about_answer(replies)
+    case, about = conversation_case(turns, "give it one")
+    calls = steps_in(turns)
     return case | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
 
 
