@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from traceback import walk_tb
 from types import CodeType
 from typing import Any, cast
@@ -115,6 +115,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             line = source.count("\n", 0, found.start()) + 1
             raise TemplateSyntaxError("autoescape needs true or false", line, name, filename)
         return super().preprocess(source, name, filename)
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """Return a template's global names as a plain dictionary, since each rendering copies them several times."""
+        return dict(super().make_globals(d))
 
     def call(__self, __context: Context, __obj: object, *args: object, **kwargs: object) -> object:
         __self.check_time()
