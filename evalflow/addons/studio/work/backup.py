@@ -124,6 +124,13 @@ def restore(file: Path, url: str | None) -> Snapshot:
     return snapshot
 
 
+def _own_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """A member, if `backup` could have written it: it writes neither absolute names nor links."""
+    if member.name.startswith(("/", "\\")) or not (member.isfile() or member.isdir()):
+        raise tarfile.ReadError(f"{member.name!r} is an absolute path, a link or a device")
+    return member
+
+
 @contextmanager
 def _put_in_place(root: Path, archive: tarfile.TarFile) -> Generator[Path]:
     """Extract the folders of an archive to the workspace for a block, which gets the snapshot of the database.
@@ -133,7 +140,7 @@ def _put_in_place(root: Path, archive: tarfile.TarFile) -> Generator[Path]:
     work = root / UNFINISHED
     work.mkdir()
     try:
-        rest = (member for member in archive if member.name != _ABOUT)
+        rest = (_own_member(member) for member in archive if member.name != _ABOUT)
         archive.extractall(work, rest, filter="data")  # refuses names that lead out of the folder
         for name in (OWN_FOLDER, OUTPUTS):
             if (root / name).is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -212,6 +213,43 @@ def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Calla
         back_up(tmp_path / "new.tar.gz", None)
     assert list(empty.iterdir()) == []
     assert not (tmp_path / "new.tar.gz").exists()
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, to
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _member("/outputs/runs/r1/run.json"),
+        _member("../outside"),
+        _member("outputs/../../outside"),
+        _member("outputs/runs", tarfile.SYMTYPE, "/etc"),
+        _member("outputs/runs/token", tarfile.LNKTYPE, "/etc/passwd"),
+        _member("outputs/null", tarfile.CHRTYPE),
+        _member("outputs/pipe", tarfile.FIFOTYPE),
+    ],
+    ids=lambda member: f"{member.name} {member.type!r}",
+)
+def test_an_archive_that_leads_elsewhere_is_refused(
+    tmp_path: Path, go: Callable[[str], Path], member: tarfile.TarInfo
+) -> None:
+    with closing(open_workspace()):
+        pass
+    back_up(tmp_path / "good.tar.gz", None)
+    empty = go("empty")
+    with tarfile.open(tmp_path / "good.tar.gz") as good, tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as bad:
+        for one in good:
+            bad.addfile(one, good.extractfile(one))
+        bad.addfile(member)
+    with pytest.raises(UserError, match=re.escape(member.name)) as error:
+        restore(tmp_path / "bad.tar.gz", None)
+    assert error.value.problems[0].hint == "name another file"
+    assert list(empty.iterdir()) == []
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize("most", [100_000, 700_000])
