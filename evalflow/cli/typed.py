@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from evalflow.cli.completion import KEYS
@@ -79,6 +80,8 @@ def _without_dashes(flag: str) -> Problem:
     """The problem of a flag that `run` does not have: a misspelt one, or a key or a group with -- in front."""
     own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
     key = flag.lstrip("-").replace("-", "_")
+    if key not in _ROOTS and (problem := _elsewhere(flag, key)):
+        return problem
     if flag.startswith("--") and not nearest(flag, own):  # such as --metrics
         root, dot, rest = key.partition(".")
         key = f"{root if root in _ROOTS else nearest(root, _ROOTS)}{dot}{rest}"
@@ -91,6 +94,14 @@ def _without_dashes(flag: str) -> Problem:
             meant=Meant((flag,), (f"{key}=",)),
         )
     return unknown_name(f"run does not take {flag}", "command line", flag, own)
+
+
+def _elsewhere(flag: str, key: str) -> Problem | None:
+    """The problem of a flag that other tools have."""
+    from evalflow.config.keys_elsewhere import key_elsewhere  # needed only after a mistake
+
+    problem = key_elsewhere(f"{key}=VALUE", {})
+    return problem and replace(problem, what=f"run does not take {flag}", meant=None)
 
 
 def examine_run(options: Namespace) -> None:

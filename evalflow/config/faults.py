@@ -22,6 +22,7 @@ from omegaconf.errors import (
 )
 
 from evalflow.config.explain import COMMAND_LINE, unknown_key
+from evalflow.config.keys_elsewhere import key_elsewhere
 from evalflow.config.schema import ENDINGS
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import safe_yaml
@@ -267,7 +268,8 @@ def _without_absent(
 def _respelt(line: str, key: str, values: Mapping[str, object]) -> str | None:
     """Return an override with its misspelt first name corrected; None if the name is valid or nothing is similar."""
     root = key.partition(".")[0]
-    meant = None if root in values else nearest(root, sorted({*values, *GROUPS}))
+    is_known = root in values or key_elsewhere(line, values)
+    meant = None if is_known else nearest(root, sorted({*values, *GROUPS}))
     return meant and meant + line[len(root) :]
 
 
@@ -276,6 +278,8 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
     if root not in values and root not in ("dataset", "metric"):
+        if problem := key_elsewhere(line, values):
+            return problem
         problem = unknown_name(unknown_key(root), COMMAND_LINE, root, {*values, *GROUPS})
         meant = _respelt(line, key, values)
         return replace(problem, hint=f"did you mean {quoted(meant)}?") if meant else problem

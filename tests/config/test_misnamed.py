@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.config.faults import no_option
+from evalflow.config.keys_elsewhere import key_elsewhere
 from evalflow.errors import Meant
 
 METRICS = ["faithfulness", "relevance", "exact_match", "answer_relevancy"]
@@ -56,3 +57,32 @@ def test_a_file_instead_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert meant("new.csv") == Meant(None, ("new", "dataset", "new", "--path", "new.csv"))
     assert meant("nwe.csv") == Meant(("dataset=nwe.csv",), ("dataset=new.csv",))
     assert meant("none/at/all.csv") is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("n=5", ("limit=5",)),
+        ("temperature=0", ("judge.temperature=0",)),
+        ("workers=3", ("judge.concurrency.max=3",)),
+        ("threshold=0.5", ("metric.bias.threshold=0.5",)),
+        ("out=results", ("hydra.run.dir=results",)),
+        ("report=html", ()),
+        ("report.format=html", ()),
+    ],
+)
+def test_a_key_that_other_tools_have(typed: str, right: tuple[str, ...]) -> None:
+    values = {"judge": {"temperature": 0, "concurrency": {}}, "target": {}, "metric": {"bias": {"threshold": 1}}}
+    problem = key_elsewhere(typed, values)
+    assert problem is not None
+    assert problem.meant == Meant((typed,), right)
+    assert all(word in problem.hint or word.startswith("hydra") for word in right)
+
+
+def test_a_key_of_a_model_that_no_part_of_the_run_has() -> None:
+    problem = key_elsewhere("api_key=sk-secret", {"judge": {"kind": "embedded"}})
+    assert problem is not None
+    assert problem.meant is None
+    assert "judge.api_key_env=VARIABLE" in problem.hint
+    assert "secret" not in problem.hint
+    assert key_elsewhere("sed=1", {}) is None
