@@ -2,7 +2,8 @@
 
 The names are those of OpenTelemetry's semantic conventions for generative AI as of November 2026, whose status is
 Development and which have no release yet: https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/
-gen-ai-events.md. They have no names for the state of a cell, its judge or its threshold: those are `evalflow.*`.
+gen-ai-events.md. They have no names for the state of a cell, its error, its judge or its threshold: those are
+`evalflow.*`. Without a release they have no schema URL either.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend)
         "evalflow.judge_repeat": score["repeat"],
     }
     if text != "none":
-        attributes |= {"gen_ai.evaluation.explanation": score["reason"], "error.message": score["error"]}
+        attributes |= {"gen_ai.evaluation.explanation": score["reason"], "evalflow.score.error": score["error"]}
     if text == "all" and answer is not None:
         asked = [message.content for message in answer.messages if message.role == "user"]
         attributes |= {"evalflow.question": asked[-1] if asked else None, "evalflow.answer": answer.answer}

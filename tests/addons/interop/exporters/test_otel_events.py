@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -76,3 +77,16 @@ def test_a_request_is_limited_in_events_and_in_text() -> None:
     small, large = (event_of("run", {**SCORE, "reason": "x" * n}, None, "reasons") for n in (1, 16_000))
     assert [len(one) for one in batches([small] * (BATCH + 1))] == [BATCH, 1]
     assert all(sum(event.size for event in one) <= BATCH_TEXT for one in batches([large] * 100))
+
+
+def test_each_name_is_one_of_the_conventions_or_has_our_prefix() -> None:
+    modules = ("error", "gen_ai", "log")
+    known: set[str] = set()
+    for module in modules:
+        path = f"opentelemetry.semconv._incubating.attributes.{module}_attributes"
+        known |= {value for value in vars(importlib.import_module(path)).values() if isinstance(value, str)}
+    failed = attributes(status="error", error_type="timeout", error="too late", reason="why", passed=False)
+    names = {*failed, *attributes(passed=True)}
+    assert {name for name in names if not name.startswith("evalflow.")} <= known
+    assert "error.message" not in names  # which the conventions have deprecated
+    assert failed["evalflow.score.error"] == "too late"
