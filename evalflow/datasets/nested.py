@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from evalflow.datasets.conversations import answer_key
 from evalflow.datasets.fields import ColumnSource
 from evalflow.datasets.proposal import USUAL, propose_fields
 from evalflow.values.cells import opened
-from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, json_path
+from evalflow.values.jsonvalues import as_list, as_map, is_object, json_path
+from evalflow.values.leaves import WRAPPERS, Leaf, leaves, written_path
 
 _TEXTS = ("question", "answer", "reference")
 _FOUND_INSIDE = ("question", "messages", "answer", "reference", "contexts")
@@ -19,25 +17,6 @@ _HOLDERS: Mapping[str, str] = {"request": "question", "outputs": "answer", "resu
 """Names of objects, beside the usual names of columns, with the field that such an object is about."""
 _ABOUT = {"metadata", "labels", "vars", "tags", "usage", "expected", "actual", "scores", "error"}
 """Objects that say something about a case, in which a `source` or a `text` is not the case's own."""
-_WRAPPED = ("content", "text", "value", "page_content", "message")
-_REPLIES = ("choices", "candidates", "generations", "output", "content", "parts")
-"""Lists whose first item holds the text of a reply."""
-_SIMPLE = re.compile(r"[A-Za-z_]\w*")
-_DEEPEST = 8  # `$.response.body.choices[0].message.content` has 6
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A text or a list in an object, with the keys that lead to it from its column on."""
-
-    keys: tuple[str | int, ...]
-    value: object
-
-    @property
-    def name(self) -> str:
-        """The last key; of a wrapper such as `message.content` the first key that is none."""
-        names = [key for key in self.keys if isinstance(key, str)]
-        return next((name for name in reversed(names[1:]) if name not in _WRAPPED), names[-1])
 
 
 def propose_mapping(first_values: Mapping[str, object], rows: Sequence[Mapping[str, object]] = ()) -> dict[str, str]:
@@ -75,7 +54,7 @@ def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dic
     entered: dict[str, dict[str, object]] = {}
     opened_values = {column: opened(value) for column, value in columns.items()}
     for path in (at for at in mapping.values() if at.startswith("$") and at not in columns):
-        begins = {column: (f"{_path((column,))}.", f"{_path((column,))}[") for column in columns}
+        begins = {column: (f"{written_path((column,))}.", f"{written_path((column,))}[") for column in columns}
         whole = next((column for column in columns if path.startswith(begins[column])), "")
         entered.setdefault(whole, {})[path] = json_path(path).value(opened_values)
     shown = ((column, entered.get(column, {column: value})) for column, value in columns.items())
@@ -83,35 +62,21 @@ def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dic
 
 
 def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
-    leaves = list(_leaves((column,), value))
-    names: dict[str, _Leaf] = {}
-    for leaf in leaves:
+    found = list(leaves(value, column))
+    names: dict[str, Leaf] = {}
+    for leaf in found:
         names.setdefault(leaf.name, leaf)
     inside = propose_fields(list(names))
     places = {name: names[name] for name in _FOUND_INSIDE if name in names}
     places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
-    texts = [leaf for leaf in leaves if isinstance(leaf.value, str)]
+    texts = [leaf for leaf in found if isinstance(leaf.value, str) and leaf.name != "model"]
     about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
     places = {field: leaf for field, leaf in places.items() if isinstance(leaf.value, str) == (field in _TEXTS)}
     if about in _TEXTS and about not in places and not (about == "question" and "messages" in places):
-        replies = [leaf for leaf in texts if leaf.keys[-1] in _WRAPPED]
+        replies = [leaf for leaf in texts if leaf.keys[-1] in WRAPPERS]
         if len(likely := texts if len(texts) == 1 else replies[:1]) == 1:
             places[about] = likely[0]
-    return {field: _path(leaf.keys) for field, leaf in places.items()}
-
-
-def _leaves(keys: tuple[str | int, ...], value: object) -> Iterator[_Leaf]:
-    if len(keys) > _DEEPEST:
-        return
-    if is_object(value):
-        for key, inner in value.items():
-            yield from _leaves((*keys, key), inner)
-    elif is_list(value):
-        yield _Leaf(keys, value)
-        if value and keys[-1] in _REPLIES:
-            yield from _leaves((*keys, 0), value[0])
-    elif isinstance(value, str) and value.strip():
-        yield _Leaf(keys, value)
+    return {field: leaf.path for field, leaf in places.items()}
 
 
 def _with_last_message(
@@ -121,21 +86,9 @@ def _with_last_message(
     column = by_name.get("messages")
     if column is None or "answer" in by_name:
         return proposed
-    path = column if column.startswith("$") else _path((column,))
+    path = column if column.startswith("$") else written_path((column,))
     source = ColumnSource(json_path(path))
     keys = {answer_key(turns) for row in rows if (turns := source.value(row)) is not None}
     if len(keys) != 1 or (key := next(iter(keys))) is None:
         return proposed
     return {**proposed, "messages": f"{path}[:-1]", "answer": f"{path}[-1].{key}"}
-
-
-def _path(keys: Sequence[str | int]) -> str:
-    parts = (
-        f"[{key}]"
-        if isinstance(key, int)
-        else f".{key}"
-        if _SIMPLE.fullmatch(key)
-        else f"[{json.dumps(key, ensure_ascii=False)}]"
-        for key in keys
-    )
-    return f"${''.join(parts)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from evalflow.calls.faults import excerpt
 from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
-from evalflow.errors import TargetError
+from evalflow.errors import TargetError, quoted
 from evalflow.limited import LimitExceeded
 from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.thoughts import own_thoughts, split_parts
@@ -30,6 +30,7 @@ from evalflow.values.jsonvalues import (
     kind,
     parsed,
 )
+from evalflow.values.leaves import leaves
 
 if TYPE_CHECKING:
     from evalflow.traces.reading import TraceReading
@@ -38,6 +39,7 @@ Generated = Literal["answer", "actual"]
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
 _TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 _MANY = 10**9  # no reply takes as many tokens
+_PROPOSED = 3  # paths
 _CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
@@ -160,7 +162,7 @@ class ReplyReader:
                 values["answer"] = self._value("answer", as_written(body), form)
             thoughts, answer = _thoughts(values["answer"], fields)
             read = ParsedReply(
-                _text(answer),
+                _text(answer, reply),
                 values["actual"],
                 self._contexts(reply, form),
                 _object(values["metadata"]),
@@ -315,7 +317,7 @@ def _at(path: Path, reply: object, name: str) -> object:
     if not path.single:
         return matches
     if not matches:
-        raise ValueError(f"{name}: nothing is at {path.text} in the reply")
+        raise ValueError(f"{name}: nothing is at {path.text} in the reply{_places(name, reply)}")
     return matches[0]
 
 
@@ -328,12 +330,12 @@ def _meaning(values: Mapping[str, object], value: object, name: str) -> object:
     return values[key]
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, reply: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
         return value.text if isinstance(value, WrittenFloat) else json.dumps(value)
-    raise ValueError(f"answer: expected text, got {kind(value)}")
+    raise ValueError(f"answer: expected text, got {kind(value)}{_places('answer', reply)}")
 
 
 def _object(value: object) -> Mapping[str, object] | None:
@@ -371,10 +373,23 @@ def _part(chunk: Mapping[str, object], source: str) -> object:
 
 def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
     if path is not None:
-        return f"{generates}: null is at {path.text} in the reply"
+        return f"{generates}: null is at {path.text} in the reply{_places(generates, reply)}"
     if not is_object(reply):
         return f"the reply is {kind(reply)}, and has no {generates}"
+    places = _places(generates, reply)
     if generates in reply:
-        return f"the field {generates} of the reply is null"
+        return f"the field {generates} of the reply is null{places}"
     keys = ", ".join(reply) or "no field at all"
-    return f"the reply has no {generates}; it has {keys}; set its path: target.{generates}=$.PATH"
+    return f"the reply has no {generates}; it has {keys}{places or f'; set its path: target.{generates}=$.PATH'}"
+
+
+def _places(name: str, reply: object) -> str:
+    """Where else the value of a field may be: the longest texts of the reply, or its longest lists for contexts."""
+    wanted = {"answer": str, "contexts": list}.get(name, ())
+    found = [leaf for leaf in leaves(reply) if isinstance(leaf.value, wanted)]
+    paths = [leaf.path for leaf in sorted(found, key=lambda leaf: len(as_list(leaf.value) or str(leaf.value)))]
+    if not paths:
+        return ""
+    *others, best = paths[-_PROPOSED:]
+    more = f" (or {', '.join(reversed(others))})" if others else ""
+    return f"; set where it is: {quoted(f'target.{name}={best}')}{more}"

@@ -46,6 +46,7 @@ PARTS = [{"type": "message", "role": "assistant", "content": [{"type": "output_t
         ({"question": "Why?", "answer": {"text": "So.", "usage": {"tokens": 1}}}, {"answer": "$.answer.text"}),
         ({"question": "Why?", "metadata": {"source": "web"}, "scores": {"answer": "good"}}, {}),
         ({"question": "Why?", "answer": {"a": "So.", "b": "Or so."}}, {}),
+        ({"custom_id": "1", "body": {"model": "m", "messages": ASKED}}, {"messages": "$.body.messages"}),
         ({"inputs": {"the question": "Why?"}}, {"question": '$.inputs["the question"]'}),
     ],
 )
