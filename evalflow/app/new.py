@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,7 +24,7 @@ from evalflow.datasets.fields import field_map
 from evalflow.datasets.nested import propose_mapping, with_paths
 from evalflow.datasets.profile import Profile, fields_by_column, in_words, shown_value, type_line
 from evalflow.datasets.proposal import other_contexts
-from evalflow.errors import Problem, UserError, command
+from evalflow.errors import Problem, UserError, command, quoted
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.records import Case
@@ -165,12 +166,18 @@ def propose_option(console: Console, name: str, remark: str = "") -> None:
 MOST_ROWS = 20_000  # rows read for a profile
 _ASKED = ("question", "messages", "history", "scenario")
 _LISTED = 3  # problems shown
+_JOIN = (
+    "import polars as pl; sent, results = (pl.read_ndjson(path, infer_schema_length=None) for path in "
+    '("SENT.jsonl", {results})); sent.join(results, on="custom_id").write_ndjson("batch.jsonl")'
+)
+"""Joins a batch's requests with its replies."""
 
 
 @dataclass(slots=True)
 class FileProfile:
     """The profile of the first `MOST_ROWS` rows of a file: of those that are cases, with the problems of the others."""
 
+    path: str = ""
     fields: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
     cases: Profile = field(default_factory=Profile)
     rows: int = 0
@@ -182,7 +189,7 @@ class FileProfile:
 
 def profile_of(name: str, config: DatasetConfig) -> FileProfile:
     """Read a dataset's rows as cases, and count what they hold."""
-    found = FileProfile()
+    found = FileProfile(config.path or "")
     mapped = {name: at for name, at in (config.fields or {}).items() if isinstance(at, str)}
     seen: dict[int, str] = {}
     for row in islice(_rows(name, config, found.notes), MOST_ROWS):
@@ -265,12 +272,18 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
     if not others:
         return
     is_asked = not mapped.isdisjoint(_ASKED)
+    if not is_asked and "custom_id" in others and "answer" in mapped:
+        what = "the results of a batch have no questions; to join them with the file that was sent, SENT.jsonl:"
+        console.print(literal(f"note   {what}", "yellow"), soft_wrap=True)
+        line = quoted(sys.executable, "-c", _JOIN.format(results=json.dumps(found.path)))
+        console.print(literal(f"         {line}", "dim"), soft_wrap=True)
+        return
     lacks = "" if is_asked else "; none was recognised as the question"
     what = f"columns without a case field are not used unless a metric names them{lacks}"
     texts = _texts(found, others)
     asked = {"question"} if is_asked else set[str]()
     missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")
-    if missing == "reference":  # which a name or a date is not
+    if missing != "question":  # names, dates and addresses are none
         texts = [column for column in texts if " " in str(columns[column])]
     example = f"{missing}: {yaml_value(texts[0])}" if texts and missing else ""
     if example:

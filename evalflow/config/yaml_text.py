@@ -21,6 +21,8 @@ _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
 # Characters that JSON allows and YAML does not, or reads as a line end.
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
+SCHEMA_MARK = "yaml-language-server:"
+"""The beginning of the comment by which an editor finds the schema of a file that evalflow wrote."""
 T = TypeVar("T")
 
 

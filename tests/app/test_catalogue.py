@@ -11,6 +11,7 @@ from rich.console import Console
 
 from evalflow.app.catalogue import metric_facts, metric_table
 from evalflow.app.core.options import Catalogue, Option, find_option, options
+from evalflow.app.new import new_dataset
 from evalflow.metrics.registry import calls_of
 
 
@@ -110,3 +111,7 @@ def test_a_metric_is_tried_on_your_own_cases_first(tmp_path: Path, monkeypatch: 
     assert "dataset=zoo metric=relevance" in suggested
     suggested = Catalogue(everything).suggest(find_option("metric/faithfulness", everything)).command or ""
     assert "dataset=rag metric=faithfulness" in suggested
+    monkeypatch.setattr("evalflow.app.core.options.share_dir", lambda: tmp_path)  # a checkout, where both are in conf/
+    new_dataset("ours", "zoo.jsonl", None, Console(file=StringIO()))
+    suggested = Catalogue(options(None)).suggest(find_option("metric/relevance", options(None))).command or ""
+    assert "dataset=ours metric=relevance" in suggested

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
 from io import StringIO
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from rich.console import Console
 
 from evalflow.app.core.assemble import composed_settings
 from evalflow.app.new import new_dataset, new_experiment, new_metric
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, FieldValue
 from evalflow.datasets import read
 from evalflow.errors import UserError
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
@@ -19,6 +22,10 @@ from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
 
 pytestmark = pytest.mark.slow
+FIELDS_OF_BATCHES: dict[str, FieldValue] = {
+    "messages": "$.body.messages",
+    "answer": "$.response.body.choices[0].message.content",
+}
 
 
 def test_the_prompt_of_a_new_metric_asks_for_what_is_replied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +146,21 @@ def test_words_that_are_no_run_write_no_experiment(
         new_experiment("mine", words, Console(file=StringIO()))
     assert said in " ".join(map(str, refused.value.problems))
     assert not Path("conf").exists()
+
+
+def test_results_of_a_batch_are_joined_with_what_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = {"custom_id": "a", "body": {"model": "m", "messages": [{"role": "user", "content": "Why?"}]}}
+    reply = {"custom_id": "a", "response": {"body": {"choices": [{"message": {"content": "So."}}]}}}
+    (tmp_path / "SENT.jsonl").write_text(f"{json.dumps(sent)}\n", encoding="utf-8")
+    said = written(tmp_path, monkeypatch, "it's.jsonl", f"{json.dumps(reply)}\n")
+    assert "the results of a batch have no questions" in said
+    [line] = [line for line in said.splitlines() if "polars" in line]
+    subprocess.run(shlex.split(line), check=True)
+    [case] = read("both", DatasetConfig(path="batch.jsonl", fields=FIELDS_OF_BATCHES))
+    assert (case.question, case.answer) == ("Why?", "So.")
+
+
+def test_a_bot_is_asked_if_there_are_questions_without_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = written(tmp_path, monkeypatch, "asked.csv", "question,ideal_answer\nWhy?,So.\nWho?,Me.\n")
+    [proposed] = [line for line in said.splitlines() if line.startswith("next")]
+    assert "check dataset=mine metric=factual_correctness generate=true target=http target.url=" in proposed

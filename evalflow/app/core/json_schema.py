@@ -12,7 +12,7 @@ from evalflow.app.core.assemble import KINDS
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import FIELDS, DatasetConfig, RunConfig
-from evalflow.config.yaml_text import safe_yaml
+from evalflow.config.yaml_text import SCHEMA_MARK, safe_yaml
 from evalflow.metrics.kinds.retrieval import measure_names
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
 from evalflow.summary.gate_config import gate_keys
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
-SCHEMA_MARK = "yaml-language-server:"
-"""The beginning of the comment by which an editor finds a file's schema."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
 _PARTS = (*GROUPS[:-1], "observers")

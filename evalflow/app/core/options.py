@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evalflow import datasets
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
-from evalflow.config.yaml_text import safe_yaml
+from evalflow.config.yaml_text import SCHEMA_MARK, safe_yaml
 from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import GROUPS, conf_dirs, share_dir
@@ -60,7 +60,7 @@ class Option:
         if isinstance(self.values.get("description"), str):
             return self.values["description"]
         comments = [line[1:].strip() for line in self.text.splitlines() if line.startswith("#")]
-        told = (comment for comment in comments if not comment.startswith(("@package", "yaml-language-server:")))
+        told = (comment for comment in comments if not comment.startswith(("@package", SCHEMA_MARK)))
         return next(told, "")
 
     @property
@@ -157,6 +157,7 @@ _OF_ANY_SHAPE = frozenset({"expected", "actual"})
 MODEL = ("judge=vllm", "judge.model=MODEL")
 _EXAMPLES = {"model": "MODEL", "base_url": "http://127.0.0.1:8000/v1", "url": "http://127.0.0.1:8000/"}
 SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
+ASKS_BOT = "sends nothing; name your bot's address and leave out `check` to ask it; other bots: docs/targets.md"
 _SIMULATED = ("generate=true", "target=vllm", "target.model=MODEL", "simulator=vllm", "simulator.model=MODEL")
 
 
@@ -212,10 +213,15 @@ class Catalogue:
                 if enough(_has(case, need, demo=demo) for case in cases for need in needs):
                     one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
                     other_task = not paired and any(_has(case, field, demo=False) for case in cases for field in others)
-                    sample = self._options["dataset", name].file.is_relative_to(share_dir())
+                    sample = self._is_sample(name)
                     found.append(((one_turn, demo, sample, other_task), DatasetMatch(name, demo)))
                     break
         return [match for _, match in sorted(found, key=lambda one: one[0])]
+
+    def _is_sample(self, dataset: str) -> bool:
+        """Whether a dataset ships with evalflow; in a checkout, those that `new` has written do not."""
+        option = self._options["dataset", dataset]
+        return option.file.is_relative_to(share_dir()) and SCHEMA_MARK not in option.text
 
     def suggest(self, option: Option) -> Suggestion:
         if option.fault:
@@ -242,6 +248,8 @@ class Catalogue:
             return self._run([f"dataset={dataset.name}", metric, *_SIMULATED], keyless=False)
         if isinstance(found := self._read(dataset), Problem):
             return Suggestion(None, f"it cannot be read: {found}")
+        if suggestion := self._to_ask(dataset, found, metrics):
+            return suggestion
         if not matching:
             return Suggestion(None, "no metric fits what its cases have so far; map more `fields`")
 
@@ -251,6 +259,27 @@ class Catalogue:
             return not self.keyless(metric), not paired, not of_answer, -len(metric.needs)
 
         return self._score(*min(matching, key=order))
+
+    def _to_ask(self, dataset: Option, cases: Sequence[Case], metrics: Sequence[Option]) -> Suggestion | None:
+        """A check that asks a bot, for questions without answers; None if there are answers, or nothing to ask."""
+        fields = ("answer", "demo_answer", "actual")
+        if any(getattr(case, field) is not None for case in cases for field in fields):
+            return None
+        if not all(case.messages for case in cases):
+            return None
+
+        def fits(metric: Option) -> bool:
+            others = [need for need in metric.needs if need != "answer"]
+            is_open = "answer" not in metric.needs or not _OF_ANY_SHAPE.isdisjoint(others)
+            return not is_open and all(_has(case, need, demo=False) for case in cases for need in others)
+
+        fitting = [metric for metric in metrics if self.keyless(metric) and fits(metric)]
+        if not fitting:
+            return None
+        metric = max(fitting, key=lambda metric: len(metric.needs))
+        bot = ("generate=true", "target=http", f"target.url={_EXAMPLES['url']}")
+        line = command("check", *self._folder, f"dataset={dataset.name}", f"metric={metric.selection}", *bot)
+        return Suggestion(line, ASKS_BOT)
 
     def _has_scenarios(self, dataset: str) -> bool:
         return any(case.scenario is not None for case in self._cases.get(dataset, ()))

@@ -22,11 +22,11 @@ from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, a
 from evalflow.addons.studio.work.own_parts import BASES, Own, own_of
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.trials import takes_turn
-from evalflow.app.core.json_schema import SCHEMA_MARK, add_schema_lines
+from evalflow.app.core.json_schema import add_schema_lines
 from evalflow.app.core.options import Option
 from evalflow.config.load import read_yaml
 from evalflow.config.schema import DatasetConfig
-from evalflow.config.yaml_text import unescaped, unescaped_but_environment
+from evalflow.config.yaml_text import SCHEMA_MARK, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 from evalflow.values.jsonvalues import as_map
 
