@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evalflow.app.core.changed import of_different_cases
 from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
 from evalflow.app.core.saved import (
     ANOTHER,
@@ -70,24 +71,25 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
     if not given:
         raise UserError(Problem("name a second run to compare with", "command line", _another_than(find_run(None))))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
-    expect_two(a, b)
+    expect_two(a, b, _another_than)
     return b.folder.path, [(expect_scores(a), expect_scores(b))]
 
 
 def _another_than(latest: SavedRun) -> str:
-    """Return the command comparing the latest run with the last one that has the same data and a common metric."""
+    """Return the command comparing a run with the last other one that has a common metric, if possible of its data."""
     folders = sorted(latest.folder.path.parent.glob("*/run.json"), reverse=True)
-    earlier = (RunFolder(file.parent) for file in folders if file.parent != latest.folder.path)
-    for folder in islice(earlier, _LOOKED_AT):
+    others = (RunFolder(file.parent) for file in folders if file.parent != latest.folder.path)
+    of_other_data: SavedRun | None = None
+    for folder in islice(others, _LOOKED_AT):
         try:
             found = folder.read()
         except UserError:
             continue  # damaged
-        if (
-            isinstance(found, Manifest)
-            and folder.scores.is_file()
-            and found.datasets.keys() == latest.manifest.datasets.keys()
-            and found.metrics.keys() & latest.manifest.metrics.keys()
-        ):
-            return f"the latest run with the one before it: {command('compare', shown(folder.path))}"
-    return ANOTHER
+        if not isinstance(found, Manifest) or not folder.scores.is_file():
+            continue
+        if not found.metrics.keys() & latest.manifest.metrics.keys():
+            continue
+        if found.datasets.keys() == latest.manifest.datasets.keys():
+            return f"with the one before it: {command('compare', shown(folder.path), shown(latest.folder.path))}"
+        of_other_data = of_other_data or SavedRun(folder, found, folder.path.name)
+    return of_different_cases((of_other_data, latest)) if of_other_data else ANOTHER

@@ -179,10 +179,13 @@ def test_other_versions_prompts_and_judges_are_named_together(program: Program, 
 
 
 def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
-    assert "this is one run, not two" in program("compare", two[1]).stderr
+    both = " ".join(f"outputs/runs/{Path(one).name}" for one in two)
+    one = program("compare", two[1]).stderr
+    assert "this is one run, not two" in one
     refused = program("compare").stderr
     assert "name a second run to compare with" in refused
-    assert refused.rstrip().endswith(f"python -m evalflow compare outputs/runs/{Path(two[0]).name}")
+    for text in (one, refused):
+        assert text.rstrip().endswith(f"compare {both}")
     assert "this is not a folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
     for margin in ("-1", "5e-324", "nan", "inf"):
@@ -205,7 +208,8 @@ def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     done = program("compare", two[0], other)
     assert done.returncode == 2
     assert "no scored case in common" in done.stderr
-    assert "compare ... --unpaired" in done.stderr
+    both = " ".join(f"outputs/runs/{Path(one).name}" for one in (two[0], other))
+    assert f"compare {both} --unpaired" in done.stderr
     done = program("compare", two[0], other, "--unpaired", "--margin", "0.5")
     assert done.returncode == 0, done.stderr
     assert "Newcombe and Fisher, unpaired: 12 against 12 cases" in done.stdout

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, prepared_steps
-from evalflow.errors import UserError
+from evalflow.errors import UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import shown
 from evalflow.prompts import NOT_KEPT
@@ -249,3 +249,20 @@ def not_allowed(changed: WhatChanged, allow: Collection[str], *, unpaired: bool 
     if changed.only_judged and not unpaired:
         return []
     return [one for one in obstacles(changed) if one.kind not in allow and not (unpaired and one.kind == "cases")]
+
+
+def _named_alike(pair: tuple[SavedRun, SavedRun]) -> str:
+    """How to run the second again if its cases are those of the first under another name; "" if the names are equal."""
+    first, second = (list(run.manifest.datasets) for run in pair)
+    keys = list(pair[1].manifest.config["dataset"])
+    if len(first) != 1 or len(keys) != 1 or first == second:
+        return ""
+    again = command(*pair[1].manifest.overrides, f"++dataset.{keys[0]}.name={first[0]}")
+    return f"if {second[0]} has the cases of {first[0]} with other answers, give it that name: {again}"
+
+
+def of_different_cases(pair: tuple[SavedRun, SavedRun]) -> str:
+    """How to compare runs of different cases, or of equal cases whose datasets have two names."""
+    folders = (shown(run.folder.path) for run in pair)
+    unpaired = f"two samples of different cases: {command('compare', *folders, '--unpaired')}"
+    return "; ".join(filter(None, (_named_alike(pair), unpaired)))

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.cases import BASELINE
-from evalflow.app.core.changed import Kind, Obstacle, not_allowed, obstacles, unlike_metrics, what_changed
+from evalflow.app.core.changed import (
+    Kind,
+    Obstacle,
+    not_allowed,
+    obstacles,
+    of_different_cases,
+    unlike_metrics,
+    what_changed,
+)
 from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun, find_scored, notes_on_exclusions
 from evalflow.config.schema import RunConfig
@@ -301,23 +309,10 @@ def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: 
     return f"{where}: {people}, and correct nothing: {row.uncorrected}{more}"
 
 
-def _named_alike(pair: tuple[SavedRun, SavedRun]) -> str:
-    """How to run the second again if its cases are those of the first under another name; "" if the names are equal."""
-    first, second = (list(run.manifest.datasets) for run in pair)
-    keys = list(pair[1].manifest.config["dataset"])
-    if len(first) != 1 or len(keys) != 1 or first == second:
-        return ""
-    again = command(*pair[1].manifest.overrides, f"++dataset.{keys[0]}.name={first[0]}")
-    return f"if {second[0]} has the cases of {first[0]} with other answers, give it that name: {again}"
-
-
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
     """Return the problem of runs without common rows; `apart`: whether each has cases that the other lacks."""
-    what = "the runs have no scored case in common"
-    hint = f"why cases have no score: {command('cases', pair[0].folder.path, '--failed')}"
-    if apart:
-        hint = "two samples of different cases: compare ... --unpaired"
-        hint = f"{_named_alike(pair)}; {hint}" if _named_alike(pair) else hint
+    what, failed = "the runs have no scored case in common", command("cases", pair[0].folder.path, "--failed")
+    hint = of_different_cases(pair) if apart else f"why cases have no score: {failed}"
     if how.unpaired:
         what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
     metrics = [run.manifest.metrics for run in pair]

@@ -99,7 +99,9 @@ def rank_runs(
         rankings += found
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
-        hint = "rank runs of the same cases; compare ... --unpaired compares two samples of different cases"
+        hint = (
+            f"rank runs of the same cases; two samples of different cases: {command('compare', 'A', 'B', '--unpaired')}"
+        )
         what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
         why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
         raise UserError(what or Problem("no metric is scored in two of the runs", "runs", why))

@@ -293,10 +293,10 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
     return SavedRun(folder, found, folder.path.name)
 
 
-def expect_two(a: SavedRun, b: SavedRun) -> None:
-    """Raise UserError if both are the same run."""
+def expect_two(a: SavedRun, b: SavedRun, another: Callable[[SavedRun], str] = lambda _: ANOTHER) -> None:
+    """Raise UserError if both are the same run; `another` says what to compare it with."""
     if a.folder == b.folder:
-        raise UserError(Problem("this is one run, not two", str(a.folder.path), ANOTHER))
+        raise UserError(Problem("this is one run, not two", shown(a.folder.path), another(a)))
 
 
 def find_scored(given: str | None, *verb: str) -> SavedRun:
