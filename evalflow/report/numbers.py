@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalflow.records import CASES
-from evalflow.records.manifest import JudgeFacts, MetricFacts
+from evalflow.records.manifest import JudgeFacts, Manifest, MetricFacts
 from evalflow.report.page import Bar, Cell, PageColumn, PageTable
 from evalflow.report.wording import (
     bracketed,
@@ -42,6 +42,12 @@ def own_scale_cells(rows: Sequence[SummaryRow], metrics: Mapping[str, MetricFact
     return [cell or "–" for cell in cells] if any(cells) else []
 
 
+def own_scale_of_runs(rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest]) -> list[str]:
+    """Like `own_scale_cells`, for rows of several runs, whose scales may differ; `manifests` are by the run's name."""
+    cells = [own_scale_cells([row], manifests[row.run].metrics) for row in rows]
+    return [cell[0] if cell else "–" for cell in cells] if any(cells) else []
+
+
 def _cell(row: SummaryRow, about: MetricFacts | None) -> str:
     if about is None or about.scale is None or row.statistic != "mean" or row.value is None:
         return ""
@@ -56,6 +62,8 @@ NUMBERS = (
     PageColumn("Pass rate", "num"),
     PageColumn("Scored", "num", "Cells with a score, of all"),
 )
+SCALE = PageColumn(HEAD.capitalize(), "num", ABOUT)
+"""The column after the score if a metric has a scale of its own."""
 _ACROSS = 5  # metrics side by side
 
 
@@ -90,7 +98,7 @@ def numbers_table(
         below = joined(statistic.replace("_", " "), lower, series_name(row, parts))
         value, *others = number_cells(row)
         cells.append(((name, below) if below else name, value, *grades[place : place + 1], *others))
-    own = [PageColumn(HEAD.capitalize(), "num", ABOUT)] if grades else []
+    own = [SCALE] if grades else []
     return PageTable([PageColumn("Metric"), NUMBERS[0], *own, *NUMBERS[1:]], cells)
 
 

@@ -10,7 +10,16 @@ from rich.console import Console
 
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
-from evalflow.report.numbers import NUMBERS, headline_of_each, judge_cell, number_cells, varies
+from evalflow.report.numbers import (
+    HEAD,
+    NUMBERS,
+    SCALE,
+    headline_of_each,
+    judge_cell,
+    number_cells,
+    own_scale_of_runs,
+    varies,
+)
 from evalflow.report.page import Cell, PageColumn, PageTable
 from evalflow.report.wording import (
     ColumnKind,
@@ -76,11 +85,14 @@ def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> 
 def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTable:
     """The table for a page: run, judge with its kind and calibration, and the numbers with intervals."""
     several = varies(found.rows, "target")
+    grades = own_scale_of_runs(found.rows, manifests)
     rows: list[Sequence[Cell]] = []
-    for row in found.rows:
+    for place, row in enumerate(found.rows):
         named = (row.run, row.target) if several else row.run
-        rows.append((named, _judge(row, manifests), *number_cells(row)))
-    return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), *NUMBERS], rows)
+        value, *others = number_cells(row)
+        rows.append((named, _judge(row, manifests), value, *grades[place : place + 1], *others))
+    own = [SCALE] if grades else []
+    return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), NUMBERS[0], *own, *NUMBERS[1:]], rows)
 
 
 def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
@@ -129,17 +141,20 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
     judges = [", ".join(_judge(row, manifests)) for row in found.rows]
     is_one = len(set(judges)) == 1
     columns: dict[str, ColumnKind] = {"run": "name"} if is_one else {"run": "name", "judge": "name"}
-    columns |= {"score": "number", "95 % interval": "number", "scored": "number", "pass": "number"}
+    grades = own_scale_of_runs(found.rows, manifests)
+    heads = ("score", *([HEAD] if grades else []), "95 % interval", "scored", "pass")
+    columns |= dict.fromkeys(heads, "number")
     lines = [
         [
             folded(row.run, _RUN_WIDTH),
             *([] if is_one else [folded(judge, _JUDGE_WIDTH)]),
             number(row.value),
+            *grades[place : place + 1],
             interval(row.ci_low, row.ci_high),
             f"{row.n_scored:,}",
             percent(row.pass_rate),
         ]
-        for row, judge in zip(found.rows, judges, strict=True)
+        for place, (row, judge) in enumerate(zip(found.rows, judges, strict=True))
     ]
     about = f"judge {judges[0]}" if is_one and found.rows[0].judge else ""
     corrected = "corrected by people's labels" if any(is_corrected(row, "value") for row in found.rows) else ""

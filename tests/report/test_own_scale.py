@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -12,8 +13,9 @@ from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.metrics.scale import own_bounds
 from evalflow.records.manifest import MetricFacts
 from evalflow.report.console import print_table
-from evalflow.report.numbers import numbers_table, own_scale_cells
+from evalflow.report.numbers import numbers_table, own_scale_cells, own_scale_of_runs
 from evalflow.summary.rows import SummaryRow
+from tests.manifests import manifest_of
 
 
 def facts(scale: tuple[float, float] | None) -> MetricFacts:
@@ -83,3 +85,13 @@ def test_the_scale_is_that_of_the_judge(kind: str, keys: dict[str, object], boun
     values = {"kind": kind, "description": "d", "needs": ["answer", "reference"], **keys}
     config: MetricConfig = METRIC_KINDS.config(kind).model_validate(values)
     assert own_bounds(config, bounded=True) == bounds
+
+
+def test_runs_of_a_sweep_have_their_own_scales() -> None:
+    rows = [replace(row("tone", 0.5), run=run) for run in ("five", "ten", "none")]
+    manifests = {
+        run: manifest_of().model_copy(update={"metrics": {"tone": facts(scale)}})
+        for run, scale in (("five", (1, 5)), ("ten", (0, 10)), ("none", None))
+    }
+    assert own_scale_of_runs(rows, manifests) == ["3.0/5", "5.0/10", "–"]
+    assert own_scale_of_runs(rows[2:], manifests) == []
