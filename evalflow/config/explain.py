@@ -145,16 +145,21 @@ def _misshaped(
 ) -> Problem:
     """The problem of a single value where a map is expected, with a hint; a gate's condition gets its metric."""
     key = problem.key
-    if detail["type"] == "dict_type" and (key == "gate" or key.endswith(".gate")):
+    gated = (
+        key.removeprefix("gate.") if key.startswith("gate.") and key.count(".") == 1 else ""
+    )  # of gate={METRIC: 0.8}
+    if detail["type"] == "dict_type" and (gated or key == "gate" or key.endswith(".gate")):
         condition = _CONDITION.fullmatch(str(detail.get("input")))
-        metrics = [name for one in overrides if one.startswith("metric=") for name in re.findall(r"\w+", one[7:])]
+        chosen = [name for one in overrides if one.startswith("metric=") for name in re.findall(r"\w+", one[7:])]
+        metrics = [gated] if gated and (gated in chosen or not chosen) else chosen
         limit = f'"{condition[1] or ">="} {condition[2]}"' if condition else "CONDITION"
         of_metric = f"{{mean: {limit}}}"
         named = f"{{{metrics[0] if metrics else 'METRIC'}: {of_metric}}}"
-        right = f"{key}={named if key == 'gate' else of_metric}"
+        right = f"gate={named}" if gated or key == "gate" else f"{key}={of_metric}"
         is_clear = typed and condition and condition[1] and (key != "gate" or len(metrics) == 1)
         meant = Meant((typed,), (right,)) if typed and is_clear else None
-        return replace(problem, hint=f"write it as {quoted(right)}", meant=meant)
+        or_below = f', or "<= {condition[2]}" if lower is better' if condition and not condition[1] else ""
+        return replace(problem, hint=f"write it as {quoted(right)}{or_below}", meant=meant)
     if detail["type"] == "dict_type":
         return replace(problem, hint=f"write it as {quoted(f'{key}={{NAME: VALUE}}')}")
     fields = models[0].model_fields if models else {}

@@ -139,7 +139,9 @@ def parse_condition(text: str, where: str) -> Condition:
     """Read a condition: one of >=, <=, >, <, == and a number; UserError for anything else."""
     match = _CONDITION.match(text)
     if match is None:
-        raise UserError(Problem(f"{text!r} is not a condition", where, 'write a comparison and a number: ">= 0.8"'))
+        limit = _CONDITION.match(f">= {text}")
+        examples = f'">= {limit[2]}" or "<= {limit[2]}"' if limit else '">= 0.8"'
+        raise UserError(Problem(f"{text!r} is not a condition", where, f"write a comparison and a number: {examples}"))
     sign: Operator = match[1]  # pyright: ignore[reportAssignmentType]
     return Condition(sign, float(match[2]))
 

@@ -194,6 +194,8 @@ def test_a_condition_that_is_not_understood_is_not_replaced_by_another(said: Sai
     for word, hint in (
         ("gate=<= 20%", "'gate={exact_match: {mean: CONDITION}}'"),
         ("metric.exact_match.gate=<= 20%", "'metric.exact_match.gate={mean: CONDITION}'"),
+        ("gate=0.2", """'gate={exact_match: {mean: ">= 0.2"}}', or "<= 0.2" if lower is better"""),
+        ("gate={exact_match: 0.2}", """'gate={exact_match: {mean: ">= 0.2"}}', or "<= 0.2" if lower is better"""),
     ):
         code, text = said(["check", *RUN, word])
         assert code == 2
