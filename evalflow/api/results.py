@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
+from evalflow.app.core.derive import causes_of_errors
 from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
 from evalflow.labels.read import answer_hash
 from evalflow.lazy import pl
-from evalflow.report.gate_sentences import of_gates, of_outcome
+from evalflow.report.gate_sentences import of_exit, of_gates, of_outcome
 from evalflow.report.markdown import unescaped
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.rows import GateOutcome as GateOutcome
-from evalflow.summary.verdicts import Verdict
+from evalflow.summary.verdicts import Verdict, too_many_errors
 from evalflow.values.jsonvalues import is_list, is_mapping, objects_at
 
 if TYPE_CHECKING:
@@ -121,8 +122,13 @@ class RunResult:
 
     @property
     def sentence(self) -> str:
-        """What the gates say together: which fail, which are undecided, and why."""
-        gates = self.gates
+        """What the gates say together: which fail, which are undecided, and why; or that too many scores are errors."""
+        gates, manifest = self.gates, RunFolder(self.folder).read_manifest()
+        allowed = scored_run(self).rules.settings.run.max_error_rate
+        if manifest.exit_code and too_many_errors(manifest.scores["error"], sum(manifest.scores.values()), allowed):
+            causes, example = causes_of_errors(pl.scan_parquet(scored_run(self).folder.scores))
+            why = of_exit(manifest.exit_code, manifest.scores, gates, allowed)
+            return f"{why}: {'; '.join(causes)}, such as: {example}"
         open_ones = [of_outcome(gate) for gate in gates if gate["passed"] is not True]
         return "\n".join(open_ones) or of_gates(gates) or "The run has no gate."
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
-from evalflow.records import CASES, passes
+from evalflow.records import CASES
 from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
@@ -23,6 +23,7 @@ from evalflow.report.results_csv import CELL, RESULT, Score, iterate_rows
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import headline_rows
 from evalflow.summary.rows import GateOutcome
+from evalflow.summary.verdicts import too_many_errors
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
@@ -70,23 +71,23 @@ def write_junit(path: Path, run: Reported) -> None:
     own = run.scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())
     failed = {str(gate["of_metric"]) for gate in run.gates if gate["passed"] is False}
-    errors = own.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
-    too_many = errors is not None and not passes(errors, run.max_error_rate, higher_is_better=False)
-    decides = _Decides(failed, errors=too_many)
+    counted = own.select((pl.col("status") == "error").sum(), pl.len()).collect(engine="streaming")
+    errors, scores = (int(count) for count in counted.row(0))
+    decides = _Decides(failed, errors=too_many_errors(errors, scores, run.max_error_rate))
     with replacing(path) as file, TemporaryFile("w+", encoding="utf-8") as body:
-        gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
+        gates, cases = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
         several = _several(cells)
         for cell in iterate_rows(cells.select(_SHOWN)):
             name = _name(cell, several)
-            scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
+            cases.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
         properties = _properties(run)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
+        totals = zip(gates.totals().items(), cases.totals().values(), strict=True)
         whole = {name: one + other for (name, one), other in totals if name != "skipped"}
         file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
-        for suite in (gates, scores):
+        for suite in (gates, cases):
             file.write(f"<testsuite{_attributes({'name': suite.name, **suite.totals()})}>\n{properties}")
             suite.body.seek(0)
             copyfileobj(suite.body, file)

@@ -16,7 +16,7 @@ from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
 from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
 from evalflow.summary.rows import Detail, GateOutcome
-from evalflow.summary.verdicts import STOPPED_BY_LOOKS
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS, too_many_errors
 
 OUTCOMES: Mapping[bool | None, str] = {True: "passed", False: "failed", None: "undecided"}
 """The outcome of a gate; all places show these words."""
@@ -98,6 +98,19 @@ def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] =
             which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
             said.append(f"{which} {OUTCOMES[outcome]}: {', '.join(names)}.")
     return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
+
+
+def of_exit(code: int, states: Mapping[str, int], gates: Sequence[GateOutcome], max_error_rate: float) -> str:
+    """Why the exit code of a finished run is 1 or 3. `states` are the numbers of scores in each state."""
+    if code == 1:
+        return "a gate failed (exit code 1)"
+    errors, scores = states["error"], sum(states.values())
+    if too_many_errors(errors, scores, max_error_rate):
+        why = f"{errors:,} of {counted(scores, 'score')} could not be made, and max_error_rate is {max_error_rate:g}"
+    else:
+        undecided = dict.fromkeys(str(gate["name"]) for gate in gates if gate["passed"] is None)
+        why = f"the scores cannot decide {'; '.join(undecided)}"
+    return f"inconclusive: {why} (exit code 3)"
 
 
 def gates_once(gates: Iterable[GateOutcome]) -> Iterator[GateOutcome]:

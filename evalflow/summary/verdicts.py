@@ -80,6 +80,11 @@ def overall(outcomes: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known or not known else True
 
 
+def too_many_errors(errors: int, scores: int, allowed: float) -> bool:
+    """Whether the share of scores that are errors is above the allowed one, so that a run is inconclusive."""
+    return bool(scores) and not passes(errors / scores, allowed, higher_is_better=False)
+
+
 def side_of(value: float, low: float | None, high: float | None) -> Literal[-1, 0, 1]:
     """Whether an interval lies above a value (1), below it (-1), or neither (0); 0 without an interval."""
     if low is None or high is None:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from evalflow.report.gate_sentences import AboutGates, beside_value, gates_once, of_gate, of_gates, without_value
+from evalflow.report.gate_sentences import (
+    AboutGates,
+    beside_value,
+    gates_once,
+    of_exit,
+    of_gate,
+    of_gates,
+    without_value,
+)
 from evalflow.summary.gates import Gate, GateRow
 from evalflow.summary.rows import GateOutcome
 from evalflow.summary.verdicts import Condition
@@ -147,3 +155,11 @@ def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
     assert "; the judge alone decides;" in f"{messages[1]};"
     assert gates[1]["in_spite"] in gates[1]["message"]
     assert beside_value(gates[3]) == "; ".join(part for part in (gates[3]["basis"], gates[3]["note"]) if part)
+
+
+def test_why_a_run_is_inconclusive() -> None:
+    gates = [gate_outcome(name="tone mean >= 0.8", passed=None), gate_outcome(name="other", passed=True)]
+    states = {"scored": 98, "error": 2}
+    assert of_exit(3, states, gates, 0.01).startswith("inconclusive: 2 of 100 scores could not be made, and max_error")
+    assert of_exit(3, states, gates, 0.02) == "inconclusive: the scores cannot decide tone mean >= 0.8 (exit code 3)"
+    assert of_exit(1, states, gates, 0.02) == "a gate failed (exit code 1)"

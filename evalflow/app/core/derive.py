@@ -13,7 +13,7 @@ from evalflow.app.core.saved import SavedRun, read_exclusions
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl
-from evalflow.records import CUT_OFF, FILTERED, Case, passes
+from evalflow.records import CUT_OFF, FILTERED, Case
 from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.gate_sentences import AboutGates, GateSentence, of_gate, without_value
 from evalflow.summary.exclusions import with_exclusions
@@ -23,7 +23,7 @@ from evalflow.summary.rows import GateOutcome
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.slices import STATES
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
-from evalflow.summary.verdicts import STOPPED_BY_LOOKS, overall
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS, overall, too_many_errors
 
 if TYPE_CHECKING:
     from evalflow.engine.gate_looks import GateLooks
@@ -61,7 +61,7 @@ def derive(folder: RunFolder, run_id: str, rules: ResultRules) -> Derived:
     means = summary.frame.filter((pl.col("statistic") == "mean") & pl.col("tag").is_null())
     states = {state: int(means[f"n_{state}"].sum()) for state in STATES}
     computed = int(means.filter(pl.col("metric").is_in([composite.name for composite in composites]))["n"].sum())
-    errors = _errors(scores) if states["error"] else ((), None)
+    errors = causes_of_errors(scores) if states["error"] else ((), None)
     return Derived(scores, summary, states, sum(states.values()) - computed, *errors)
 
 
@@ -133,14 +133,14 @@ def answer_faults(scores: pl.LazyFrame) -> Mapping[str, AnswerFault]:
 
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:
-    total = sum(scores.values())
-    if total and not passes(scores["error"] / total, max_error_rate, higher_is_better=False):
+    if too_many_errors(scores["error"], sum(scores.values()), max_error_rate):
         return 3
     outcomes = [result.passed for result in results]
     return 0 if not outcomes else {True: 0, False: 1, None: 3}[overall(outcomes)]
 
 
-def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
+def causes_of_errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
+    """The causes of errors with their counts, the most frequent first, and the message of one; None without errors."""
     causes = (
         scores.filter((pl.col("status") == "error") & pl.col("member_of").is_null())
         .group_by("error_type")

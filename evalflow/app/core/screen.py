@@ -20,6 +20,7 @@ from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_cases
 from evalflow.report.findings import cases_in, print_details
+from evalflow.report.gate_sentences import of_exit
 from evalflow.report.wording import counted, has_made_id, literal, plain
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from evalflow.engine.deadline import Interrupter
     from evalflow.report.sweep import JudgePair
     from evalflow.summary.ranking import Leaderboard
-
-_MEANING = {
-    1: "a gate failed (exit code 1)",
-    3: "inconclusive: too many errors, or a gate that the scores cannot decide (exit code 3)",
-}
 
 
 class TerminalScreen:
@@ -116,7 +112,9 @@ class TerminalScreen:
             self._out.print(literal(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
             self._out.print(literal(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
         if manifest.exit_code:
-            self._out.print(literal(_MEANING[manifest.exit_code], style="bold red"))
+            allowed = rules.settings.run.max_error_rate
+            why = of_exit(manifest.exit_code, manifest.scores, derived.gates, allowed)
+            self._out.print(literal(why, style="bold red"), soft_wrap=True)
         self._out.print()
         is_latest = folder.path.resolve() == (Path("outputs") / "latest").resolve()
         words = [] if is_latest else [shown(folder.path)]
