@@ -67,12 +67,11 @@ BLOCK = 100  # cases in one script block of details; the page finds a case by di
 MAX_BYTES = 200_000_000
 """Maximum size of the uncompressed details. The rest is left out with a note: browsers could not open the page."""
 
-_STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
+_STATES = {state: n for n, state in enumerate(("passed", "failed", "scored", "undefined", "error", "skipped"))}
 _PREVIEW = 160
 _SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
 _SERIES_OF = itemgetter(*_SERIES)
 _SCORE_KEYS = (*RESULT, "reason", *FAULT, "cost_usd", "latency_s")
-_SCORE_OF = itemgetter(*_SCORE_KEYS)
 _OF_CALLS = frozenset({"role", "arguments", "function"})
 _ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
 _ANSWER_OF = attrgetter(*_ANSWER_KEYS)
@@ -124,7 +123,7 @@ class ExplorerWriter:
     def legend(self) -> dict[str, Any]:
         return {
             "block": BLOCK,
-            "states": _STATES,
+            "states": [*_STATES],
             "series": [dict(zip(_SERIES, key, strict=True)) for key in self._series],
             "datasets": list(self._datasets),
             "tags": list(self._tags),
@@ -139,7 +138,7 @@ class ExplorerWriter:
         for row in self._rows:
             for score in row.scores:
                 value = None if score["score"] is None else float(f"{score['score']:.4g}")
-                cells += [self._series[_SERIES_OF(score)], _STATES.index(_state(score)), value]
+                cells += [self._series[_SERIES_OF(score)], _STATES[_state(score)], value]
         tags = [self._tags[tag] for tag in case.tags]
         return [case.id, self._datasets[case.dataset], preview, tags, cells]
 
@@ -190,10 +189,12 @@ def _turns(messages: Sequence[Message]) -> list[list[str]]:
 
 def _score(score: Score, number: int) -> dict[str, Any]:
     shown: dict[str, Any] = {"series": number}
-    shown |= zip(_SCORE_KEYS, _SCORE_OF(score), strict=True)
-    shown["steps"] = (from_json(score["steps"]) if score["steps"] else None) or None
-    shown["value"] = from_json(score["value"]) if score["value"] else None
-    return _present(shown)
+    shown |= [(key, value) for key in _SCORE_KEYS if (value := score[key]) is not None]
+    if score["steps"] and (steps := from_json(score["steps"])):
+        shown["steps"] = steps
+    if score["value"] and (value := from_json(score["value"])) is not None:
+        shown["value"] = value
+    return shown
 
 
 def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None:
