@@ -117,6 +117,7 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
     row = found_review(space, review)
     if row.state == "open":
         raise TakenError(Problem(_OPEN, "review"))
+    titles = {one.name: one.title or one.name for one in row.metrics}
     plan = _planned(space, review, scored_run(space, row.run_id), metric)
     key = _key(space, plan)
     if known := _measurement(space, key):
@@ -139,7 +140,7 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
         values: dict[str, object] = {
             "project_id": space.project_id,
             "run_id": folder.name,
-            "title": f"{metric}: the judge taught by the review {review}",
+            "title": f"{titles[metric]}: the judge taught by the review {review}",
             "bot": RECORDED,
             "state": "queued",
             "origin": "workspace",

@@ -14,7 +14,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS
-from evalflow.addons.studio.web.ui.parts import fold, plain_button, text
+from evalflow.addons.studio.web.ui.parts import button, fold, plain_button, text
 from evalflow.errors import UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts, used_in
@@ -185,7 +185,7 @@ class PromptField:
                 with ui.element("div").classes("actions"):
                     text(name.rpartition("/")[2].removesuffix(".jinja"), "strong")
                     if (written := _written_out(shown, name, content)) != shown:
-                        plain_button("Write it into the prompt", partial(self._write_out, written), "link")
+                        button("Write it into the prompt", partial(self._write_out, written), kind="quiet")
                 text(content, "pre", "card code-block").props("tabindex=0")
 
     async def _write_out(self, written: str) -> None:

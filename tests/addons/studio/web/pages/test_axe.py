@@ -166,6 +166,18 @@ def test_no_page_breaks_a_rule_or_changes_a_name(
     assert not broken, "\n".join(broken)
 
 
+def test_the_form_of_an_own_prompt_breaks_no_rule(visit: Callable[..., Any], finished: Finished, fits: Fits) -> None:
+    page = visit("/bots/fees/metrics/new")
+    page.get_by_text("Kind: G-Eval").click()
+    page.get_by_label("Own prompt").click()
+    page.get_by_text("Shared texts that it includes").click()
+    page.locator("pre", has_text="The score is a whole number from").wait_for()
+    page.evaluate(Axe().axe_script)
+    found = _violations(page, contrast=True)
+    assert not found, "\n".join(f"{one['id']}: {_where(one)}" for one in found)
+    fits(page, "own prompt")
+
+
 def test_the_pages_with_contrasts_are_there() -> None:
     assert set(CONTRASTED) <= set(PATHS)
 
