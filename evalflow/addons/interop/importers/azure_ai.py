@@ -180,8 +180,8 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     reference = row.get(*(f"inputs.{name}" for name in _REFERENCE))
     if reference is not None:
         case |= reference_of(reference, about, "ground_truth")
-    own = row.get(*(f"inputs.{name}" for name in _ID), *_ID)
-    case |= {"id": own} if isinstance(own, str | int) else {}
+    own = row.case_id(*(f"inputs.{name}" for name in _ID), *_ID)
+    case |= {} if own is None else {"id": own}
     case |= {"metadata": joined(as_map(case.get("metadata")), about)} if about else {}
     rest = row.rest()
     kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}

@@ -83,6 +83,18 @@ class Columns:
         answer = self.get(*names)
         return "" if answer is None and any(self._data.get(name) == "" for name in names) else answer
 
+    def case_id(self, *names: str) -> str | int | None:
+        """Read the first of the keys that has a value as an id: text or a whole number.
+
+        For anything else None, and the key stays unread.
+        """
+        name = next((name for name in names if name in self), None)
+        own = None if name is None else self._data[name]
+        if name is None or isinstance(own, bool) or not isinstance(own, str | int):
+            return None
+        self._read.add(name)
+        return own
+
     def number(self, name: str) -> float | None:
         """Read a number of at least 0, or a cell's text of one. For anything else None, and the key stays unread."""
         number = number_of(self.peek(name))

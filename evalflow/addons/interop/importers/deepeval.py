@@ -161,9 +161,8 @@ class _GoldenReader:
     def case(self) -> dict[str, object]:
         is_talk = _peek(self.row, "turns") is not None or isinstance(_peek(self.row, "scenario"), str)
         case = self._conversation() if is_talk else self._single()
-        own = self.row.peek("id")
-        if isinstance(own, str | int):
-            case["id"] = self.row.get("id")
+        own = self.row.case_id("id")
+        case |= {} if own is None else {"id": own}
         for name in ("additional_metadata", "metadata"):
             if isinstance(parsed(_peek(self.row, name)), Mapping):
                 case["metadata"] = joined(as_map(case.get("metadata")), as_map(parsed(self.get(name))))

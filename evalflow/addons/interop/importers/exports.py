@@ -206,9 +206,9 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     contexts = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
     case |= {"contexts": contexts} if contexts is not None else {}
     case |= {"metadata": about} if about else {}
-    number, group = field_of(row, platform.number), row.get(*platform.group)
-    case |= {"id": number} if isinstance(number, str | int) else {}
-    case |= {"group": str(group)} if isinstance(group, str | int) else {}
+    number, group = row.case_id(*platform.number), row.case_id(*platform.group)
+    case |= {} if number is None else {"id": number}
+    case |= {} if group is None else {"group": str(group)}
     tags = as_list(parsed(row.peek("tags")))
     if tags and all(isinstance(tag, str) for tag in tags):
         row.get("tags")

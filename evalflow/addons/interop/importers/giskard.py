@@ -140,8 +140,8 @@ class _InteractionReader:
             raise Untranslatable("it is a draft", _DRAFT)
         earlier, number = as_list(row.get("earlier")), row.get("number")
         case = self._asked(interaction, earlier)
-        own = row.get("id")
-        if isinstance(own, str | int):
+        own = row.case_id("id")
+        if own is not None:
             case |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
             case |= {} if number is None else {"group": str(own)}
         tags = as_list(row.peek("tags"))

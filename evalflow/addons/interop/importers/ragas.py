@@ -153,8 +153,8 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
         case["expected"] = [_without_nulls(call) for call in calls]
     origin = row.get(*_ORIGIN)
     case |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
-    own = row.get(*_IDS)
-    case |= {"id": own} if isinstance(own, str | int) else {}
+    own = row.case_id(*_IDS)
+    case |= {} if own is None else {"id": own}
     others = {name: _literal(value) for name, value in row.rest().items()}
     return case | ({"vars": others} if others else {})
 

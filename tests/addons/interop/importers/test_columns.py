@@ -107,3 +107,12 @@ def test_every_value_is_read_kept_or_listed(data: dict[str, Any], looked_at: lis
 def test_json_texts_are_read_as_what_they_hold() -> None:
     assert [parsed(text) for text in ('{"a": [1]}', '"x"', "[1", "3", "[NaN]")] == [{"a": [1]}, "x", "[1", "3", "[NaN]"]
     assert Columns({"turns": '[{"role": "user"}]'}, "f:1").children("turns")[0].get("role") == "user"
+
+
+def test_an_id_is_text_or_a_whole_number_and_anything_else_stays_unread() -> None:
+    assert Columns({"case": "a-1", "id": 7}, "file:1").case_id("case", "id") == "a-1"
+    assert Columns({"case": None, "id": 7}, "file:1").case_id("case", "id") == 7
+    for own in (7.0, True, ["a-1"], {"$oid": "a-1"}):
+        row = Columns({"id": own}, "file:1")
+        assert row.case_id("id") is None
+        assert row.rest() == {"id": own}
