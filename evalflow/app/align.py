@@ -66,6 +66,7 @@ def align(options: argparse.Namespace, console: Console, err: Console) -> int:
 
 
 def _example_lines(plan: Teaching) -> Iterator[str]:
+    """Return the examples that the judge would be shown, for people to check."""
     lesson = plan.lesson
     if plan.examples:
         n = counted(len(plan.examples), "example")

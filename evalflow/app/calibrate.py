@@ -171,6 +171,7 @@ def _print_certificates(console: Console, results: Iterable[CertificateResult]) 
 
 
 def _write_sample(options: argparse.Namespace, console: Console) -> int:
+    """Sample answers of a run and write them into a sheet; an existing sheet is topped up."""
     sample = _Sample(options)
     if problems := list(sample.option_problems()):
         raise UserError(problems)
@@ -271,6 +272,7 @@ class _Sample:
             raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
 
     def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
+        """Return the rows of sampled answers and metrics that are not in the sheet yet, in sampling order."""
         groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
         made: dict[Key, list[dict[str, Any]]] = {}
         for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):

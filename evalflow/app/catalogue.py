@@ -98,6 +98,7 @@ def _operations() -> list[Explained]:
 
 
 def _nodes() -> list[Explained]:
+    """Explain a graph's nodes and branches; types and rules are explained with the kind `judge`."""
     from evalflow.metrics.branches import Branch
     from evalflow.metrics.graph_nodes import GraphNode
 
@@ -105,6 +106,7 @@ def _nodes() -> list[Explained]:
 
 
 def _replies_and_rules() -> list[Explained]:
+    """The types in a step's `returns`, and the score rules."""
     from evalflow.metrics.returns import Plain
     from evalflow.metrics.rules import Rule
 
@@ -192,6 +194,7 @@ def _family(option: Option) -> str:
 
 
 def _taken(option: Option, catalogue: Catalogue) -> Text:
+    """Return what a metric needs from a case and from a judge, and which dataset has it."""
     found = next(iter(catalogue.matches(option)), None)
     has_it = (
         f"dataset {found.dataset} has it{' with generate=demo' if found.demo else ''}"

@@ -58,6 +58,7 @@ def compared(options: argparse.Namespace) -> tuple[Path, Comparison]:
 
 
 def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]:
+    """The runs to compare, and the folder for the page."""
     if len(given) > 2:
         hint = "name two, or the folder of a sweep for all pairs"
         raise UserError(Problem(f"{len(given)} runs", "command line", hint))

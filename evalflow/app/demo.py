@@ -105,11 +105,13 @@ def _problems(settings: Settings, flag: str) -> Iterator[Problem]:
 def _pairs(
     name: str, config: DatasetConfig, example: Callable[[Case], Message | None], *, replacing: bool
 ) -> Iterator[tuple[Case, Message | None]]:
+    """Each case with its new example answer; None if the case keeps its own."""
     for case in datasets.read(name, config):
         yield case, example(case) if replacing or case.demo_answer is None else None
 
 
 def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Message | None:
+    """The target's first answer to the case, with its metadata."""
     for repeat in range(run.repeats.target):
         answer = book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
         if answer and answer.status == "answered" and answer.answer is not None:
@@ -118,6 +120,7 @@ def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Messa
 
 
 def _write(cases: Iterator[Case], source: Path) -> Path:
+    """Write the cases as JSON lines beside their source; existing files stay."""
     number = 1
     while True:
         path = source.with_name(f"{source.stem}.demo{'' if number == 1 else f'-{number}'}.jsonl")

@@ -141,6 +141,7 @@ def new_experiment(name: str, overrides: Sequence[str], console: Console) -> int
 
 
 def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
+    """Another metric's files under the new name. Its prompts are copied too, so that changes affect only the copy."""
     option = find_option(f"metric/{source}", options(None, "metric"))
     prompts = Prompts(prompt_dirs())
     text = option.text.replace(f"# @package metric.{source}", f"# @package metric.{name}", 1)

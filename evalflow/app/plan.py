@@ -160,6 +160,7 @@ def _cases(planner: Planner, goal: Goal, answers: float, judgements: float) -> i
 
 
 def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
+    """Return the assumed spread of labels, or of their differences between two runs, and of the judge's scores."""
     variance = basis.scores.variance()
     if goal.kind == "detect":
         variance = basis.difference_spread + 2 * (basis.scores.generator_noise or 0.0)
@@ -167,6 +168,7 @@ def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
 
 
 def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: Level) -> _Measured:
+    """Estimate the labels needed from the labels of pilot runs; also return the basis of the estimate by name."""
     runs = [find_scored(run, "plan", "--from") for run in options.runs or [None]]
     rows: list[LabelRow] = []
     assumptions: dict[str, list[str]] = {}

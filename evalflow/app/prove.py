@@ -95,6 +95,7 @@ def _proof(run: SavedRun, by: float) -> Proof:
 
 
 def _people(run: SavedRun) -> dict[str, FixtureScore]:
+    """The scores that people would give the cases of the fixture, as the run keeps them."""
     given: list[tuple[Case, Any]] = [(case, case.vars.get(_PERSON)) for case in run.cases() if case.dataset == FIXTURE]
     return {case.id: FixtureScore(said["score"], said["why"], case.question) for case, said in given if said}
 
@@ -238,6 +239,7 @@ def _changed_words(bases: Sequence[Case]) -> list[str]:
 
 
 def _labelled_row(one: FixtureCase) -> dict[str, Any]:
+    """A case as a row in which people's score is not a label: a run with labels would be calibrated with them."""
     person = {_PERSON: {"score": one.score, "why": one.why}}
     return case_to_row(replace(one.case, labels=None, vars={**one.case.vars, **person}))
 

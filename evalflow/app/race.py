@@ -99,6 +99,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
+    """The metric that decides; UserError if it allows no looks, or the sides measure different things or cases."""
     problems: list[Problem] = []
     runs, where = (a.parts.settings.run, b.parts.settings.run), "command line"
     for key in ("dataset", "limit", "sample", "seed"):
@@ -208,6 +209,7 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
 
 
 def _saved(a: OpenRun, b: OpenRun) -> dict[str, Any]:
+    """Return the number of cases not run on each side, and about how many requests that saved."""
     of, asked = a.inspection.cases.total(), a.tally.asked.total()
     spent = a.tally.requests + b.tally.requests
     return {"cases": of, "asked": asked, "requests": spent, "requests_saved": round(spent * (of / max(1, asked) - 1))}

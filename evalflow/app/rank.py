@@ -83,6 +83,7 @@ def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
 
 
 def _runs(given: Sequence[str]) -> tuple[Path, list[SavedRun]]:
+    """The runs to rank, and the folder for the page: that of the last run or sweep named."""
     words = [path for word in given for path in _folders(word)]
     folder, runs = Path(), list[SavedRun]()
     for word in words or [None]:

@@ -48,6 +48,7 @@ def report_again(given: Sequence[str], overrides: Sequence[str], console: Consol
 
 
 def _numbers(run: Path) -> dict[str, str]:
+    """The numbers of a run's summary, and its exit code; empty without a summary."""
     folder = RunFolder(run)
     table = run / "summary.parquet"
     if not table.is_file():

@@ -185,6 +185,7 @@ def resume(
 
 
 def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
+    """The manifest with another budget or engine, the only settings that can change when a run is resumed."""
     pairs = [(change, *change.lstrip("+").partition("=")[::2]) for change in changes]
     settings = [change for change, key, _ in pairs if key != "engine" and not key.startswith(("budget.", "engine."))]
     if settings:

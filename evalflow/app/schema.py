@@ -32,6 +32,7 @@ def print_schema(group: str | None, out: Path | None, console: Console, *, vscod
 
 
 def _set_up_vscode(out: Path, console: Console) -> int:
+    """Write the schemas, and name them in the workspace's settings; UserError if these cannot be read."""
     text = _SETTINGS.read_text(encoding="utf-8") if _SETTINGS.exists() else ""
     try:
         settings = _with_schemas(text if text.strip() else "{}\n", _places(out))
@@ -50,6 +51,7 @@ _SKIPPED = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\
 
 
 def _with_schemas(text: str, places: Mapping[str, str]) -> str:
+    """The settings with these schemas; all else stays, comments too. ValueError if they are not JSON with comments."""
     plain = _SKIPPED.sub(lambda found: found[1] or " " * len(found[0]), text)  # at the same positions
     try:
         settings: Any = json.loads(plain)

@@ -112,6 +112,7 @@ def candidates(words: Sequence[str], verbs: Door[Verb]) -> list[str]:
 
 
 def _parser(before: Sequence[str], verb: str, verbs: Door[Verb]) -> VerbParser:
+    """The parser of a verb, or of its action that is named already, such as `cache stats`."""
     parser, _ = verbs.get(verb).declared(verb)
     return next((parser.actions[one] for one in before if one in parser.actions), parser)
 

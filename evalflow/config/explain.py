@@ -171,6 +171,7 @@ def _misshaped(
 
 
 def _as_parameter(parent: str, name: str) -> str:
+    """Return a hint for a request parameter that was given as a configuration key."""
     if name == "extra_body":
         return f"its entries are parameters of the requests: '{parent}.parameters={{NAME: VALUE}}'"
     return f"it is a parameter of the requests: '{parent}.parameters={{{name}: VALUE}}'"

@@ -124,6 +124,7 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
 
 
 def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
+    """Return the problem of a file whose `defaults` name a missing file."""
     named = re.search(r"In '([^']+)': Could not load '(\w+)/([^']+)'", text)
     if named is None:
         return []
@@ -135,6 +136,7 @@ def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
 
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
+    """Return the problems of all chosen options that have no file."""
     found: dict[tuple[str, str], Problem] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group, value = str(override.key_or_group), override.value()
@@ -147,6 +149,7 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
 
 
 def _several(override: str) -> Problem:
+    """Return the problem of a value with commas when the run is not a sweep."""
     key, _, values = override.partition("=")
     hint = "one run for each takes -m; a text with a comma takes quotes of its own: 'KEY=\"A,B\"'"
     meant = Meant((), ("-m",)) if key in GROUPS else None
@@ -254,6 +257,7 @@ def _only_in_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem
 def _without_absent(
     keys: Mapping[str, str], compose: Callable[[Sequence[str]], Composed]
 ) -> tuple[Composed | None, list[str]]:
+    """Compose without the overrides of absent keys; also return those overrides."""
     absent: list[str] = []
     while True:
         try:
@@ -456,6 +460,7 @@ def _of_path(group: str, given: str, known: Collection[str], folders: Sequence[P
 
 
 def _reads(file: Path, data: Path) -> bool:
+    """Whether a dataset's file has this file as its data; a file that is not valid has none."""
     try:
         read = as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("path")
     except (OSError, ValueError, yaml.YAMLError):

@@ -79,6 +79,7 @@ class UserConfigSource(FileConfigSource):
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The names in a group; none if the folder lacks the group."""
         return super().list(config_path, results_filter) if self.is_group(config_path) else []
 
 

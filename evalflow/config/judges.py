@@ -38,6 +38,7 @@ class Price(Strict):
         return cached_tokens * (self.input_per_million - self.cached_input_per_million) / 1e6
 
     def by_batch(self) -> Price:
+        """The price of the same calls by batch."""
         sent, received = self.input_per_million * self.batch, self.output_per_million * self.batch
         cached = self.cached_input_per_million
         cached = None if cached is None else cached * self.batch
@@ -103,6 +104,7 @@ class RemoteModelConfig(Strict):
 
     @property
     def charged(self) -> Price | None:
+        """The price of calls as a run makes them, by batch or directly."""
         return self.price
 
     @model_validator(mode="after")

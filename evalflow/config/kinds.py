@@ -51,4 +51,5 @@ class Kinds(Door[Kind[C, T]], Generic[C, T]):
         self._configs = configs or {}
 
     def config(self, kind: str) -> type[C]:
+        """Return the model of a kind's configuration; errors as in `get`."""
         return self._configs.get(kind) or self.get(kind).Config

@@ -129,6 +129,7 @@ def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _refers(value: object) -> bool:
+    """Whether a text in these values has a reference, e.g. to a variable, or something that could be one."""
     match value:
         case str():
             return "${" in value
@@ -267,6 +268,7 @@ def _plain(
 
 
 def _missing_keys(value: object, path: str = "") -> Iterator[str]:
+    """Return the keys whose mandatory value is missing, as OmegaConf writes them."""
     if value == MISSING:
         yield path
     for key, one in as_map(value).items():
@@ -404,6 +406,7 @@ def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None
 
 
 def _job_overrides() -> tuple[str, ...]:
+    """The overrides of the current job, with environment references unresolved."""
     return tuple(cast("list[str]", OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)))
 
 

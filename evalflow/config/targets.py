@@ -296,11 +296,13 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def server(self) -> str:
+        """Return scheme, user and host of its address."""
         parts = split_address(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
     def addresses(self) -> dict[str, str]:
+        """Return all addresses that are called, by key, with `x` for template expressions."""
         places = {"url": self.url, "open.url": self.open and self.open.url, "poll.url": self.poll and self.poll.url}
         return {
             key: example_address(self.server + url if url.startswith("/") else url)

@@ -52,6 +52,7 @@ class Unsaved:
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def sets(self, key: str) -> bool:
+        """Return whether the changes set a key path."""
         return _sets(self.changes, key)
 
 
@@ -125,9 +126,11 @@ class Settings:
     keys: Mapping[tuple[str, str], str]
 
     def key(self, group: str, name: str) -> str:
+        """Return the key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
     def with_datasets(self, datasets: Mapping[str, DatasetConfig]) -> Settings:
+        """Return the same run with other datasets, by name."""
         return replace(self, run=self.run.model_copy(update={"dataset": dict(datasets)}))
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:

@@ -94,6 +94,7 @@ class Builder:
     ids: MadeIds | None = None
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
+        """The row's case, or all problems of the row."""
         try:
             data = {column: cell for column, cell in row.data.items() if cell} if self.cells else row.data
             raw, others = self.fields.values(data, row.exact)
@@ -125,12 +126,14 @@ class Builder:
         return Case(dataset=self.dataset, index=index, **values)
 
     def _is_unasked(self, raw: Mapping[str, object], row: SourceRow) -> bool:
+        """Return whether the question's cell is empty and no other field contains the question."""
         if not self.cells or self.allow_irregular or not raw.keys().isdisjoint(_ASKED):
             return False
         source = self.fields.sources.get("question")
         return source is not None and source.column in row.data
 
     def _way_out(self, name: str, value: object) -> str:
+        """Return a hint for a column mapped only by its name: ignore it, or declare where its texts are."""
         if name == "contexts" and _NAME.fullmatch(column := self.fields.sources[name].column or ""):
             parts = (part for context in as_list(value) for part in as_map(context).items())
             if key := next((key for key, text in parts if isinstance(text, str) and _NAME.fullmatch(key)), None):

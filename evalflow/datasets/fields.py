@@ -41,6 +41,7 @@ def _text(value: object) -> str:
 
 
 def _items(value: object, expected: str) -> list[object]:
+    """Return a list, or the list that a text represents."""
     items = list_in(value) if isinstance(value, str) else value
     if not is_list(items):
         raise _unexpected(value, expected)
@@ -125,6 +126,7 @@ def _filled_text(value: object) -> str:
 
 
 def _facts(value: object) -> tuple[str, ...]:
+    """One fact, a list of them, or an object of them by name."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         with contextlib.suppress(ValueError):
             value = object_in(value)

@@ -304,6 +304,7 @@ def _in_lists(row: object) -> str:
 
 
 def _several(row: SourceRow) -> Problem | None:
+    """Return the problem of a file that is one object with several rows: by column, by id or in several lists."""
     values: list[object] = list(row.data.values())
     held: list[object] = [next(iter(as_list(value)), value) for value in values]
     if len(values) < 2 or not all(map(is_object, held)):

@@ -45,6 +45,7 @@ class Content:
 
     @property
     def others(self) -> list[Mapping[str, object]]:
+        """The parts that are not text."""
         return [part for part in self.parts if part["type"] != "text"]
 
 
@@ -244,6 +245,8 @@ def _is_bare(item: object) -> TypeGuard[dict[str, str]]:
 
 
 class _Turns:
+    """Collects messages; calls of tools and their results get the ids that pair them."""
+
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self._calls = 0
@@ -377,6 +380,7 @@ def _whole(content: Content, whole: Content) -> Content:
 
 
 def _metadata(item: Mapping[str, object]) -> dict[str, object] | None:
+    """The message's metadata, with its other keys; None if it has none."""
     declared = item.get("metadata")
     if declared is not None and not is_object(declared):
         raise ValueError(f"metadata: expected an object, got {kind(declared)}")

@@ -30,6 +30,7 @@ class NanFilter:
         self._ended = False
 
     def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; empty at the end only."""
         while not self._ended and (size < 0 or len(self._ready) < max(size, 1)):
             block = self._file.read(self._block)
             self._ended = not block

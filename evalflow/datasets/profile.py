@@ -90,6 +90,7 @@ class Profile:
 
 
 def _profile_of(known: dict[str, ColumnProfile], name: str) -> ColumnProfile:
+    """The profile of a column, which is new at its first value."""
     found = known.get(name)
     if found is None:
         found = known[name] = ColumnProfile()

@@ -69,6 +69,7 @@ def main() -> None:
 
 
 def _read(requests: BinaryIO) -> Any:
+    """The next request; None at the end."""
     header = requests.read(LENGTH.size)
     return decoded(requests.read(LENGTH.unpack(header)[0])) if len(header) == LENGTH.size else None
 
@@ -153,6 +154,7 @@ def _batches(items: Generator[Any]) -> Iterator[list[str]]:
 
 
 def _peak() -> int:
+    """Return this process's peak memory in bytes; 0 if unknown."""
     try:
         import resource
     except ImportError:

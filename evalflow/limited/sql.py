@@ -328,6 +328,7 @@ def _result(database: _Database, query: str, max_rows: int) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
+    """A value as JSON has it: decimals are numbers, blobs and dates are texts."""
     match value:
         case None | float() | str():
             return value

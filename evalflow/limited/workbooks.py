@@ -88,6 +88,7 @@ def _lines(path: Path, wanted: str | None, unpacked: int, longest: int) -> Itera
 
 
 def _parts(path: Path, unpacked: int) -> dict[str, str]:
+    """The name of each sheet, and of its part in the archive."""
     with path.open("rb") as file:
         if file.read(len(_OLE)) == _OLE:
             if _ENCRYPTED in file.read():
@@ -115,6 +116,7 @@ def _sheet_parts(archive: zipfile.ZipFile) -> dict[str, str]:
 
 
 def _related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
+    """Kind and name of the parts that a part refers to, by its id of them."""
     folder, name = posixpath.split(part)
     found = _read(archive, posixpath.join(folder, "_rels", f"{name}.rels"))
     return {

@@ -190,6 +190,7 @@ def _at(path: str, arguments: Mapping[str, object]) -> object:
 
 
 def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentRule, check_time: Check) -> Matrix:
+    """Which values are equal as JSON, numbers and texts by the rule. Two absent values are equal."""
     check_time()
     values, rows, limits = (*expected, *actual), len(expected), rule.limits
     numbers: list[list[float]] = [[] for _ in values]

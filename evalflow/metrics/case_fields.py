@@ -210,6 +210,7 @@ def blocked_outcome(
 
 
 def _nothing_in(need: str, value: object) -> str | None:
+    """Why a field has nothing to read; None if it has."""
     if need == "turn_contexts":
         return None if any(tuple_of(object, value)) else "nothing was retrieved for any turn"
     if need == "contexts":
@@ -231,5 +232,6 @@ def is_null_prediction(answer: Answer) -> bool:
 
 
 def _is_blank(value: object) -> bool:
+    """Whether a text, or each of several references, is blank."""
     texts = tuple_of(object, value) or (value,)
     return all(isinstance(text, str) and not text.strip() for text in texts)

@@ -310,6 +310,7 @@ def _without(turns: Sequence[object]) -> str:
 
 
 def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply, most_items: int | None) -> None:
+    """Add the reply to a step's entry; JudgeError unless it covers all items and its lists are plausible."""
     content, probabilities = as_map(reply.parsed.model_dump(mode="json")), reply.probabilities
     expected = 1 if ask.items is None else len(ask.items)
     rows: list[Mapping[str, object]] = [content]

@@ -43,6 +43,7 @@ class Commands:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self, name: str, data: bytes) -> bytes:
+        """Run the program and return its stdout; ProgramFault has the end of its stderr."""
         config = self.declared[name]
         errors = bytearray()
         async with self._places:
@@ -117,6 +118,7 @@ def _payload(
 
 
 def _outcome(said: bytes) -> Outcome:
+    """Read the outcome from a program's stdout; ValueError if it has none."""
     text = said.decode("utf-8", "replace")
     try:
         value = parsed(said)

@@ -86,6 +86,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
 
 
 def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, object]]:
+    """Each check with its weight and score, followed by its own steps."""
     for member, one in zip(members, outcomes, strict=True):
         about = {"check": member.name, "weight": member.weight, "status": one.status, "score": one.score}
         said = one.error if one.status == "error" else one.reason

@@ -54,6 +54,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 def _poll(
     scores: Mapping[str, float], weights: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> tuple[float, str | None]:
+    """The score, and a remark if there was a tie."""
     if config.vote == "mean":
         return statistics.fmean(scores.values()), None
     if config.vote == "weighted":

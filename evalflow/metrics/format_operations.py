@@ -55,6 +55,7 @@ class MarkupOperation(BaseOperation):
         return RuleFinding(passed=True, reason=f"the {name} is {language}" + " with its elements" * bool(self.elements))
 
     def _missing(self, text: str) -> Sequence[str]:
+        """The elements that a text lacks; _MarkupError if it is not in the language."""
         raise NotImplementedError
 
 
@@ -144,6 +145,7 @@ class SqlOperation(BaseOperation):
         return RuleFinding(fault is None, f"the {name} is {fault or 'one SQL statement'}")
 
     def _fault(self, text: str) -> str | None:
+        """Why a text is not one valid statement; "" if it is one."""
         import sqlglot
         from sqlglot import exp
         from sqlglot.errors import ParseError, SqlglotError

@@ -168,6 +168,7 @@ def _shape_problems(node: GraphNode, key: str) -> Iterator[Problem]:
 
 
 def _decided(node: GraphNode) -> Decided:
+    """The type of the value that selects the branch; ValueError if there is none."""
     if node.check:
         return BoolType(type="bool")
     if node.rule:
@@ -191,6 +192,7 @@ def _decided(node: GraphNode) -> Decided:
 
 
 def _way_problems(node: GraphNode, config: GraphMetricConfig, key: str) -> Iterator[Problem]:
+    """Nodes and branches that lead nowhere, or to two places."""
     own = [name for name in ("branches", "next", "score") if getattr(node, name) is not None]
     if len(own) > 1:
         yield Problem(

@@ -88,6 +88,7 @@ class ListRule(Strict):
         return Result(self.when_empty, self.when_empty)
 
     def _nothing(self, listed: Rows) -> str:
+        """Why no item counts; "" if some do."""
         return "" if listed.rows else f"there are no {listed.noun}"
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
@@ -121,6 +122,7 @@ class HitRule(ListRule):
 
     @property
     def denominator(self) -> Sequence[object] | None:
+        """The values of the items that count; None: all."""
         return None
 
     def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:

@@ -149,10 +149,12 @@ class TextChanges(Strict):
     letter_case: LetterCase | None = None
 
     def changed(self, text: str) -> str:
+        """The text of the field as the rule sees it."""
         text = self.tidied(text)
         return text.lower() if self.letter_case == "lower" else text.upper() if self.letter_case == "upper" else text
 
     def tidied(self, text: str) -> str:
+        """A text in the configured Unicode form, stripped if `trim` is set."""
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
         return text.strip(BLANKS) if self.trim else text
 
@@ -167,10 +169,12 @@ class SpellingOperation(TextChanges, QuickOperation):
     case_sensitive: bool = True
 
     def form(self, text: str) -> str:
+        """The text to compare with, normalised."""
         text = self.tidied(text)
         return text if self.case_sensitive else text.casefold()
 
     def own_form(self, text: str) -> str:
+        """The field's text, normalised."""
         text = self.changed(text)
         return text if self.case_sensitive else text.casefold()
 

@@ -109,6 +109,7 @@ def _expand(declared: object) -> object:
 
 
 def _expand_item(declared: object) -> object:
+    """The long form of a list's item type; a map without the key `type` is a map of fields."""
     if is_mapping(declared) and "type" not in declared:
         return {"type": "record", "fields": declared}
     return _expand(declared)
@@ -365,10 +366,12 @@ class Observed:
 
     @property
     def each(self) -> Sequence[object]:
+        """The replies of a one_per step."""
         assert is_list(self.reply)
         return self.reply
 
     def cell(self, field: str) -> object:
+        """The value of a field in the reply of a step that replies once."""
         return cell_of(self.reply, field)
 
 

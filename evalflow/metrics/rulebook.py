@@ -208,6 +208,7 @@ SeveralOperation.model_rebuild()
 
 
 def _shown(value: object, wanted: str) -> str:
+    """A value for a reason; its type is added if it looks like the wanted text but has another type."""
     text = written(value)
     if text == wanted:
         return f"{text} (text)" if isinstance(value, str) else f"{text} (no text)"
@@ -242,6 +243,7 @@ class Rulebook:
 
     @property
     def reads(self) -> Sequence[str]:
+        """The fields that the operations read, without duplicates."""
         return list(dict.fromkeys(field for one in self.operations for _, field in one.reads(self.field)))
 
     async def score(self, fields: Mapping[str, object]) -> Outcome:
@@ -270,6 +272,7 @@ class Rulebook:
 
     @cached_property
     def about(self) -> Sequence[Mapping[str, object]]:
+        """The id and the configuration of each operation."""
         return [
             {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
             for one in self.operations

@@ -137,6 +137,7 @@ def _reference_problems(
 def _given_problems(
     step: StepConfig, name: str, given: object, earlier: Mapping[str, StepConfig], needs: Collection[str], key: str
 ) -> Iterator[Problem]:
+    """Problems of a reply declared in `if_empty`."""
     if root(name) in earlier:
         try:
             item_type(name, earlier)

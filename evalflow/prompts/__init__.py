@@ -215,6 +215,7 @@ class Prompts:
         self._kept[name] = text
 
     def is_kept(self, name: str) -> bool:
+        """Whether a text was kept, so that it has no file."""
         return name in self._kept
 
     def text(self, name: str) -> str:
@@ -381,6 +382,8 @@ def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class _TemplateFacts:
+    """What can be read in the text of a template that parses; `lines` are those of the first use of each name."""
+
     is_empty: bool
     lines: Mapping[str, int]
     includes: tuple[str, ...]

@@ -90,6 +90,7 @@ class Message:
 
     @property
     def only_calls(self) -> bool:
+        """Whether the turn calls tools and says nothing."""
         return bool(self.api) and bool(self.tool_calls) and not self.content.strip()
 
     @property
@@ -177,6 +178,7 @@ class Case:
 
     @property
     def question(self) -> str | None:
+        """The last user message, or None."""
         for message in reversed(self.messages):
             if message.role == "user":
                 return message.content
@@ -204,6 +206,7 @@ class Case:
 
     @property
     def history(self) -> tuple[Message, ...]:
+        """The messages before the last user message."""
         last = len(self.messages) - 1
         while last > 0 and self.messages[last].role != "user":
             last -= 1

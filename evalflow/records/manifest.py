@@ -204,12 +204,14 @@ class Manifest(Header):
 
     @property
     def bot_title(self) -> str:
+        """The displayed name of the evaluated bot."""
         target: Mapping[str, Any] = self.config.get("target") or {}
         recorded = "Recorded answers" if target.get("kind") == "recorded" else self.target.name
         return str(target.get("title") or recorded)
 
     @property
     def dataset_titles(self) -> list[str]:
+        """The displayed names of the datasets."""
         return [self.dataset_title(name) for name in self.datasets]
 
     def dataset_title(self, name: str) -> str:

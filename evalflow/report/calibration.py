@@ -72,6 +72,7 @@ class Calibration:
     followed: Sequence[tuple[str, str, str]] = ()
 
     def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
+        """The advice on the members of a row's judge; None if it has none."""
         return self.advice.get((row.dataset, row.metric, row.target, row.judge))
 
     @property
@@ -85,6 +86,7 @@ class Calibration:
 
     @property
     def corrected_means(self) -> list[CorrectedRow]:
+        """The means that have labels, with their corrections in words."""
         rows = [row for row in self.rows if row.corrected.estimate is not None or (row.unusable and row.corrected.n)]
         return [
             CorrectedRow(
@@ -355,6 +357,7 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
 
 
 def _mean_rows(row: CalibrationRow) -> list[tuple[str, float | None, float | None, float | None, str]]:
+    """The means by the judge, by people and by both: name, value, low, high and method."""
     c = row.corrected
     scored = f", on {row.answers.height:,} scored" if row.failed[1] else ""
     means = [

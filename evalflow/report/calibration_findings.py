@@ -260,6 +260,7 @@ def warnings_of(row: CalibrationRow) -> list[str]:
 
 
 def _is_told(row: CalibrationRow) -> bool:
+    """Whether a warning already says that there are too few labels."""
     return row.corrected.n < MIN_LABELS and row.tag is None and not row.unusable
 
 

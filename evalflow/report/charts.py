@@ -264,6 +264,8 @@ class _Spread:
 
 @dataclass(frozen=True, slots=True)
 class _Bin:
+    """The number of a series' scores in one bin of a histogram, by pass and fail."""
+
     metric: str
     dataset: str
     target: str

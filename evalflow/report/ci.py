@@ -180,11 +180,13 @@ def _of_cell(cell: Score, decides: _Decides) -> _Verdict:
 
 
 def _several(cells: pl.LazyFrame) -> Collection[str]:
+    """The columns of `_NAMING` that have several values in these cells; null is not counted as a value."""
     counts = cells.select(pl.col(*_NAMING).drop_nulls().n_unique()).collect(engine="streaming").row(0, named=True)
     return [name for name in _NAMING if counts[name] > 1]
 
 
 def _name(cell: Score, several: Collection[str]) -> str:
+    """The case, and what else tells this cell from others of the run: target, judge, and the repeats of both."""
     parts = [cell["case_id"]]
     parts += [f"{name.replace('_', ' ')} {cell[name]}" for name in several if cell[name] is not None]
     return " | ".join(parts)

@@ -114,6 +114,7 @@ class Comparison:
 
     @cached_property
     def sentences(self) -> Mapping[tuple[str, str], ComparisonSentence]:
+        """The result of each pair of runs."""
         known = {one.pair: one for one in self.changed}
         return {
             pair: of_comparison(
@@ -137,10 +138,12 @@ class Comparison:
 
     @property
     def preferred(self) -> list[str]:
+        """Which of two runs' answers people prefer, a sentence for each pair that they were asked about."""
         return [preference_in_words(one, one.pair if self.several else self.sides) for one in self.preferences]
 
     @property
     def changes(self) -> list[str]:
+        """What changed between the two runs: a line for each part, with the settings that differ."""
         return [line for one in self.changed[:1] for line in change_lines(one)]
 
     @cached_property
@@ -166,6 +169,7 @@ class Comparison:
         return plain_line(f"{manifest.bot_title} in {files}" if files else manifest.bot_title)
 
     def dataset_named(self, dataset: str) -> str:
+        """A dataset's title in one of the runs, or else its name."""
         titles = (manifest.dataset_title(dataset) for manifest in self.runs.values())
         return plain_line(next((title for title in titles if title != dataset), dataset))
 
@@ -219,6 +223,7 @@ class Comparison:
 
 
 def _recorded_in(manifest: Manifest) -> str:
+    """The names of the files with a run's recorded answers; empty if it asked a bot."""
     if as_map(manifest.config.get("target")).get("kind") != "recorded":
         return ""
     return ", ".join(PurePath(file).name for facts in manifest.datasets.values() for file in facts.files)

@@ -83,6 +83,7 @@ def _without(table: PageTable, names: Collection[str]) -> PageTable:
 
 
 def _title(found: Comparison) -> str:
+    """The two runs by their titles, or those of their bots; by their letters if both are the same."""
     if found.several:
         return f"All pairs of {len(found.runs)} runs"
     a, b = ("run A", "run B") if found.sides == SIDES else found.sides
@@ -134,6 +135,7 @@ def _differences_table(found: Comparison) -> PageTable:
 
 
 def _agreement_table(found: Comparison) -> PageTable:
+    """A table of the agreement with people of both judges of the same answers, before and after."""
     columns = [
         PageColumn("Metric"),
         PageColumn("Measure"),

@@ -149,6 +149,7 @@ def _exceptions(
     by_people: Sequence[ComparisonRow],
     named: Callable[[str], str],
 ) -> str:
+    """The rows that contradict the first one, in a sentence."""
     said = [
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
@@ -159,6 +160,7 @@ def _exceptions(
 
 
 def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) -> str:
+    """The result of the rows that only the answers affect, or ""."""
     own = [one for one in rows if one.attribution == "answers"]
     told = [
         _are([_named(one, named) for one in own if one.verdict == verdict], verdict)
@@ -245,6 +247,7 @@ def agreement_verdict(change: AgreementChange) -> str:
 
 
 def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
+    """Everything that differs, such as `the answers and the judge`."""
     own: list[ChangedPart] = [*changed.judged(row.metric, row.statistic)]
     own += [part for part in changed.parts if part.kind == "cases"]
     nouns = dict.fromkeys(_NOUNS[part.kind] for part in own)
@@ -266,6 +269,7 @@ def change_lines(changed: WhatChanged) -> list[str]:
 
 
 def _change_of(value: ChangedValue) -> str:
+    """A value before and after; for long texts only the words that differ."""
     ends = value.before, value.after
     if None in ends or all(len(end or "") <= _VALUE for end in ends):
         return " → ".join("none" if end is None else cut(plain_line(end), _VALUE) for end in ends)
@@ -309,6 +313,7 @@ def preference_in_words(found: PeoplePreference, sides: tuple[str, str] = SIDES)
 
 
 def _not_counted(found: PeoplePreference) -> Iterator[str]:
+    """The cases without a label that counts, and why."""
     more = "more " if found.n else ""
     if found.unsure:
         yield f"In {counted(found.unsure, f'{more}case')} nobody could tell."

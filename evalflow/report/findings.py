@@ -168,6 +168,7 @@ def _noise(noise: Detail, named: Callable[[str], str]) -> Iterator[str]:
 
 
 def _noise_by_tag(details: Details) -> Iterator[str]:
+    """A line for each tag, most cases first; only some are shown, summary.json has all."""
     for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS_SHOWN]:
         noise = detail["noise"]
         sources = "too few cases" if noise["std_error"] is None else _sources(noise)

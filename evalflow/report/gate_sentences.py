@@ -162,6 +162,7 @@ def _people(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
 
 
 def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
+    """A remark that labels correct nothing, and why."""
     if row.labelled is None or row.judged is not None:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
@@ -183,6 +184,7 @@ def _missing(gate: Gate, why: str) -> str:
 
 
 def _basis(row: GateRow) -> str:
+    """The number of scores that the value is based on, and of all; "" if none is omitted."""
     if not row.n:
         return ""
     left = ", ".join(f"{count:,} {state}" for state, count in _states(row).items() if count)
@@ -199,6 +201,7 @@ def _states(row: GateRow) -> Mapping[str, int]:
 
 
 def _excluded(gate: Gate, row: GateRow, details: Sequence[Detail]) -> str:
+    """The excluded results included in a gate's value, and the value without them."""
     statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
     key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
     own = [one for one in details if all(one[name] == value for name, value in key.items())]

@@ -160,6 +160,7 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
 
 
 def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
+    """Label and text of the details over all tags that have no picture."""
     notes: list[tuple[str, str]] = []
     parts = varying(map(DetailSeries.of, details))
     for detail in details:

@@ -89,6 +89,7 @@ def title(manifest: Manifest) -> str:
 
 
 def _moment(text: str) -> str:
+    """An ISO time to the second, with a space, and UTC spelled out."""
     stem = text.removesuffix("Z").removesuffix("+00:00")
     zone = " UTC" if stem != text else ""
     return stem.split(".")[0].replace("T", " ") + zone
@@ -112,6 +113,7 @@ def _requests(manifest: Manifest | SweepManifest) -> str | None:
 
 
 def _versions(manifest: Manifest) -> str:
+    """The main versions; the manifest at the end of the page has all."""
     texts = [f"{name} {manifest.versions[name]}" for name in ("evalflow", "python") if name in manifest.versions]
     if commit := manifest.git_commit:
         texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
@@ -219,6 +221,7 @@ _EXTRACT_KEYS = ("pattern", "path", "after", "line")
 
 
 def _endings(endings: Mapping[str, int]) -> str:
+    """How simulated conversations ended: `simulated users: of 8 conversations 6 reached the goal, 2 gave up`."""
     told = ", ".join(f"{n:,} {ending_words(ended)}" for ended, n in endings.items())
     return f"simulated users: of {counted(sum(endings.values()), 'conversation')} {told}"
 

@@ -245,6 +245,7 @@ def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:
 
 
 def _picture(ranking: Ranking) -> Picture:
+    """The ranks as points on their intervals, best first."""
     sentence = "Each dot is a run's rank, with the interval of its rank; all of them hold together in 95 % of such "
     sentence += f"rankings. {' '.join(of_ranking(ranking))}"
     points = [

@@ -39,6 +39,7 @@ class RunSentence:
 
     @property
     def first(self) -> str:
+        """The sentence without the further results."""
         ends = f" ({self.ends})" if self.ends else ""
         said = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
         said = f"{said}; {self.left}" if self.left else said
@@ -104,6 +105,7 @@ def shown_statistic(row: SummaryRow) -> str:
 
 
 def _of_cases(row: SummaryRow, rows: Sequence[SummaryRow], named: Named, about: str) -> RunSentence:
+    """How many cases pass everything, and the pass rate of each metric."""
     n, n_open = row.n_scored, row.n_error
     left_open = f"{counted(n_open)} {'is' if n_open == 1 else 'are'} open because of errors" if n_open else ""
     if not n:
@@ -125,6 +127,7 @@ def shows_pass(row: SummaryRow) -> bool:
 
 
 def _values(rows: Sequence[SummaryRow], named: Named) -> str:
+    """The value of each other metric, such as `Tone 0.71 on average, topic 0.80 accuracy`."""
     firsts: dict[tuple[str, str | None], SummaryRow] = {}
     for row in rows:
         if row.metric != CASES and row.value is not None:

@@ -54,6 +54,7 @@ class Drawing:
     def rect(
         self, x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1, radius: float = 0
     ) -> None:
+        """A filled rectangle from its upper left corner."""
         self._cover(x, y, x + width, y + height)
         self._add("rect", x=x, y=y, width=width, height=height, rx=radius or None, fill=fill, fill_opacity=opacity)
 
@@ -192,6 +193,7 @@ class Scale:
         return [number * self.step for number in range(first, last + 1)]
 
     def label(self, value: float) -> str:
+        """A tick's label, with enough digits to distinguish it from the next."""
         digits = max(0, -math.floor(math.log10(self.step) + 1e-9))
         text = f"{value:,.{digits}f}" if digits < 7 and abs(value) < 1e9 else f"{value:.4g}"
         return ("0" if float(text.replace(",", "")) == 0 and digits == 0 else text).replace("-", "−")

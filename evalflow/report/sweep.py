@@ -294,6 +294,7 @@ def print_boards(console: Console, boards: Sequence[Leaderboard]) -> None:
 
 
 def _statistic(board: Leaderboard) -> str:
+    """The statistic's usual name; empty for a plain mean."""
     if board.statistic == "mean":
         return "accuracy" if "accuracy" in board.also else ""
     return board.statistic.replace("_", " ")

@@ -206,6 +206,7 @@ def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
     names = list(dict.fromkeys(names))
     return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
 

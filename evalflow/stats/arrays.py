@@ -50,6 +50,7 @@ class Estimated:
     method: str
 
     def document(self) -> dict[str, Any]:
+        """The estimate as JSON, without n."""
         return {"value": self.value, "ci_low": self.low, "ci_high": self.high, "method": self.method}
 
 

@@ -48,6 +48,7 @@ class Ratio:
 
     @property
     def trials(self) -> Floats:
+        """The cells that the figure depends on."""
         return self.below if self.jaccard is None else self.jaccard
 
     @property
@@ -56,6 +57,7 @@ class Ratio:
         return 1.0 if self.jaccard is None else 1 + self.beta**2
 
     def of(self, totals: Floats) -> Floats:
+        """The ratio for each row of cell totals; NaN if the denominator is 0."""
         above, below = totals @ self.above, totals @ self.below
         return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
 
@@ -77,10 +79,12 @@ class Clusters:
 
     @cached_property
     def totals(self) -> Floats:
+        """Records in each confusion cell."""
         return self.weights @ self.counts
 
     @cached_property
     def single(self) -> bool:
+        """Whether every cluster is one record."""
         return bool((self.counts.sum(axis=1) == 1).all())
 
     @cached_property

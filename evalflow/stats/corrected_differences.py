@@ -234,6 +234,7 @@ class _Means:
         return _Means(values, spread, np.maximum(self.unseen, alone.unseen))
 
     def ends(self, units: int, *, bounded: bool) -> list[tuple[float | None, float | None]]:
+        """The intervals of the means, by t with one degree of freedom fewer than labelled units."""
         errors = np.sqrt((self.spread**2).sum(axis=0) + self.unseen)
         low, high = t_interval(self.values, errors, np.full(errors.size, units - 1.0))
         unsure = [not bounded and bool(unreliable(mean_skewness(of), units)) for of in self.spread.T]
@@ -266,6 +267,7 @@ class _Cases:
         return sample(labels[known], scores[known], scores[~known], **units, step=step)
 
     def means(self, known: Bools, lambdas: Sequence[Floats]) -> _Means:
+        """The corrected means by these labels and lambdas, one array of shape (cases,) for each run."""
         groups = int(self.codes.max()) + 1
         parts = [self.influences(known[:, one], one, of, groups) for one, of in enumerate(lambdas)]
         missed = [unseen(s := self.run(known[:, one], one), s.mean(of)) for one, of in enumerate(lambdas)]
@@ -279,6 +281,7 @@ class _Cases:
         return self.means(known, [lambdas_of(self.run(own, one), seed)[0] for one, own in enumerate(known.T)])
 
     def level(self, one: int, seed: int) -> float:
+        """The value of `alone` for one run."""
         known: Bools = ~np.isnan(self.labels[:, one])
         if known.all():
             return float(self.labels[:, one].mean())

@@ -55,6 +55,7 @@ def dawid_skene(votes: Ints, labels: Ints, classes: int, *, prior: float = PRIOR
 
 
 def _settled(shares: Floats, labels: Ints) -> Floats:
+    """Normalise the shares to sum to 1; a labelled row has all of its share at the label."""
     found: Floats = shares / shares.sum(axis=1, keepdims=True)
     known = labels != MISSING
     found[known] = np.arange(shares.shape[1]) == labels[known, None]

@@ -66,6 +66,7 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figu
 
 
 def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> Hashes | None:
+    """The cluster of each record; None if each is its own cluster."""
     names = counts["cluster"].hash().to_numpy()[known]
     if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:
         return None

@@ -43,6 +43,7 @@ class Sample:
 
     @property
     def clustered(self) -> bool:
+        """Whether some cluster holds several labelled answers."""
         return self.labelled_units < self.labels.size
 
     def mean(self, values: Floats) -> float:
@@ -196,6 +197,7 @@ class SamplingBias:
 
     @property
     def has_power(self) -> bool:
+        """Whether there are enough clusters for the test."""
         return self.clusters is None or self.clusters >= FEW_LABELLED_CLUSTERS
 
 

@@ -59,6 +59,7 @@ class PairedClusters:
 
     @cached_property
     def draws(self) -> tuple[Floats, Floats]:
+        """Cell totals of both runs in each resample."""
         totals = resample(np.concatenate([self.a, self.b], axis=1), self.weights, self.seed)
         return totals[:, : self.a.shape[1]], totals[:, self.a.shape[1] :]
 

@@ -186,6 +186,7 @@ class Agreements:
         return self._interval(self.draws[:, judge], "{}bootstrap")
 
     def difference(self, a: int, b: int) -> Difference:
+        """Judge B's agreement minus judge A's."""
         left, right = float(self.values[a]), float(self.values[b])
         if np.isnan(left) or np.isnan(right):
             a_value, b_value = (None if np.isnan(value) else value for value in (left, right))

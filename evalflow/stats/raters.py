@@ -128,6 +128,7 @@ def _several(ratings: ArrayLike, clusters: ArrayLike | None, seed: int) -> tuple
 
 
 def _draws(totals: Floats, size: int, seed: int) -> Floats:
+    """Column totals of resamples of the rows; none of a single cluster."""
     return totals[:0] if size < 2 else resample(totals, np.ones(len(totals), dtype=np.int64), seed)
 
 

@@ -48,6 +48,7 @@ class Population:
 
     @property
     def binary(self) -> bool:
+        """Whether every score is exactly 0 or 1."""
         return bool(np.isin(self.values, (0.0, 1.0)).all())
 
     @property
@@ -57,6 +58,7 @@ class Population:
 
     @property
     def units(self) -> int:
+        """Number of cases or clusters."""
         return self.values.size if self.clusters is None else int(self.clusters.max()) + 1
 
     def scaled(self, variance: float) -> Population:
@@ -69,6 +71,7 @@ class Population:
         return self if abs(factor - 1) < _CLOSE / 10 else self.stretched(factor)
 
     def stretched(self, factor: float) -> Population:
+        """The same cases, with distances to the mean times a factor."""
         mean = self.values.mean()
         return Population(mean + (self.values - mean) * factor, self.clusters, self.bounded, self.base)
 
@@ -95,6 +98,7 @@ class Population:
 
 
 def _picked(rng: np.random.Generator, size: int, n: int, weights: Floats | None) -> Ints:
+    """Draw n indices below `size`, with replacement."""
     if weights is None:
         return rng.integers(0, size, n, dtype=np.int64)
     return np.minimum(np.searchsorted(np.cumsum(weights), rng.random(n)), size - 1).astype(np.int64)

@@ -30,6 +30,7 @@ class Components:
         return self.case_spread + self.noise(answers, judgements)
 
     def scaled(self, factor: float) -> Components:
+        """The components times a factor."""
         generator, judge = (part and part * factor for part in (self.generator_noise, self.judge_noise))
         return Components(self.cases, self.case_spread * factor, generator, judge)
 

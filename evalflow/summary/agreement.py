@@ -70,6 +70,7 @@ class Classes:
 
     @property
     def binary(self) -> bool:
+        """Whether there are two classes, 0 and 1."""
         return list(self.levels) == [0.0, 1.0]
 
     @property
@@ -233,6 +234,7 @@ class Raters:
 
     @property
     def alpha(self) -> Estimated:
+        """Krippendorff's alpha (interval) of people with each other."""
         return self.alphas.people
 
     def alt_document(self) -> dict[str, Any]:
@@ -472,6 +474,7 @@ def partly_labelled(answers: pl.DataFrame) -> int:
 
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:
+    """Whether a label passes; null without a threshold."""
     found: pl.Expr = passes(pl.col("human"), pl.col("threshold"), higher_is_better=higher_is_better)
     return found
 

@@ -54,6 +54,7 @@ class Alignment:
 
     @property
     def helps(self) -> bool | None:
+        """Whether the judge agrees better with people (True) or less (False); None if the labels do not decide."""
         return helps(self.verdict)
 
     @property

@@ -187,10 +187,12 @@ class CalibrationRow:
 
     @property
     def all_tied(self) -> bool:
+        """Whether people are tied on each answer that they labelled."""
         return self.classes is not None and 0 < self.classes.tied == self.classes.agreed.size
 
     @property
     def biased_sample(self) -> bool:
+        """Whether the labelled answers are unlikely to be a random sample."""
         return bool(why_unusable("", self.sampling_bias, self.uneven))
 
     @property
@@ -254,6 +256,7 @@ def calibrate_scores(
 
 
 def _without_correction(row: CalibrationRow, why: str) -> CalibrationRow:
+    """The row with the means of judge and people, but without the corrected mean."""
     names = ("estimate", "low", "high", "std_error", "lambda_", "labels_saved", "finite_low", "finite_high")
     nothing = {**dict.fromkeys(names), "method": f"none: {why}"}
     rate = None if row.pass_rate is None else replace(row.pass_rate, **nothing)
@@ -293,6 +296,7 @@ def _missing(
 
 
 def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
+    """Agreement of a row's scores with the labels that count in no mean; None if there are none."""
     own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
     if not own.height:
         return None

@@ -65,6 +65,7 @@ class CaseChanges:
     """
 
     def __init__(self, pair: tuple[str, str], cells: pl.DataFrame, scores: pl.LazyFrame | None = None) -> None:
+        """The changes of `changed_cells`; `scores` are B's, for the reasons in documents."""
         self.pair = pair
         self.common = cells.select(_CASE).n_unique()
         self._changed, self._scores = cells.filter(pl.col("all")), scores
@@ -77,6 +78,7 @@ class CaseChanges:
 
     @cached_property
     def counts(self) -> Mapping[Sort, int]:
+        """The number of cases with each kind of change."""
         return {sort: self._changed.filter(pl.col(sort)).select(_CASE).n_unique() for sort in SORTS}
 
     def page(self, sort: Sort | Literal["listed"], offset: int = 0, limit: int = 20) -> Sequence[CaseChange]:
@@ -113,6 +115,7 @@ class CaseChanges:
 
     @cached_property
     def cases(self) -> Sequence[CaseChange]:
+        """The first `MOST_LISTED` cases that documents list, with reasons, the worst first."""
         return self.first(MOST_LISTED)
 
     def first(self, limit: int) -> Sequence[CaseChange]:

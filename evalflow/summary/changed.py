@@ -55,6 +55,7 @@ class WhatChanged:
 
     @property
     def same_answers(self) -> bool:
+        """Whether the answers were read and none differs."""
         return bool(self.answers) and not self.other_answers
 
     @property
@@ -64,6 +65,7 @@ class WhatChanged:
         return self.same_answers and "cases" not in kinds and bool(kinds & {*MEASURES, "threshold"})
 
     def attribution(self, metric: str, statistic: str = "mean") -> Attribution:
+        """What can explain a difference of a metric's statistic."""
         data = any(part.kind == "cases" for part in self.parts)
         judged = bool(self.judged(metric, statistic))
         if self.same_answers and (data or judged or self.only_judged):
@@ -71,6 +73,7 @@ class WhatChanged:
         return "unclear" if data or judged else "answers"
 
     def judged(self, metric: str, statistic: str = "mean") -> list[ChangedPart]:
+        """The differences in how a metric's statistic is measured."""
         passes = metric == CASES or statistic == "pass_rate"
         parts = [part for part in self.parts if part.kind in MEASURES or (part.kind == "threshold" and passes)]
         return parts if metric == CASES or metric in self.composites else [one for one in parts if one.metric == metric]

@@ -79,6 +79,7 @@ class ComparisonRow:
         return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers)
 
     def document(self, margin: float | None = None) -> dict[str, object]:
+        """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
         found = self.found
         row: dict[str, object] = {
             "run_a": self.pair[0],
@@ -236,11 +237,14 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
 
 
 def _uncorrected(row: ComparisonRow, labelled: int, unusable: str = "") -> ComparisonRow:
+    """A statistic that labels do not correct; if there are labels, with the reason."""
     return replace(row, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparing:
+    """Compares two runs: on the same cases (paired), or as two samples."""
+
     scores: tuple[pl.LazyFrame, pl.LazyFrame]
     pair: tuple[str, str]
     metrics: Mapping[str, Traits]
@@ -303,6 +307,7 @@ class _Comparing:
                 yield _uncorrected(row(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
+        """The number of cases labelled in both runs, and the number in the run with fewer labels."""
         known = [side[people].is_not_null() for side in sides]
         fewer = min(int(one.sum()) for one in known)
         return (int((known[0] & known[1]).sum()) if self.paired else 0), fewer
@@ -348,6 +353,7 @@ class _Comparing:
         return replace(found, uncorrected=few_labels(found.labelled) if alone.difference else "")
 
     def _judged(self, sides: Sides) -> Sides:
+        """The cases with pass or fail; if paired, in both runs."""
         a, b = (side["passed"].is_not_null() for side in sides)
         known = (a & b, a & b) if self.paired else (a, b)
         return sides[0].filter(known[0]), sides[1].filter(known[1])

@@ -83,6 +83,7 @@ class _RepeatMeans:
         self._rows: list[tuple[dict[str, object], Moments]] = []
 
     def of(self, shares: Floats, clusters: Ints | None) -> dict[str, object]:
+        """The mean of shares; `finish` adds the interval."""
         found: dict[str, object] = {"value": float(shares.mean()) if shares.size else None}
         self._rows.append((found, moments(shares, clusters, bounded=True)))
         return found
@@ -164,6 +165,7 @@ def _parts(parts: Components | None, answers: float, judgements: float) -> dict[
 
 
 def _after_one_more(parts: Components, answers: float, judgements: float, variance: float) -> dict[str, float | None]:
+    """The standard error with this variance per case, and the number of additional cases with the same effect."""
     n = parts.cases
     same = n * (parts.variance(answers, judgements) / variance - 1) if variance else None
     return {"std_error": math.sqrt(variance / n), "as_more_cases": same}

@@ -122,6 +122,7 @@ class _Classified:
         self.hit = pl.col("prediction") == pl.col("truth")
 
     def of_class(self, label: str, names: Sequence[str]) -> Iterator[Found]:
+        """Precision, recall and F scores of one class, in canonical JSON text."""
         ratios = of_class(self.pairs, label)
         for name in names:
             if name == "recall" and self.one_truth:
@@ -148,6 +149,8 @@ def _confidence_figures(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
 
 @dataclass(frozen=True, slots=True)
 class _Design:
+    """How figures are compared: paired by case, or as two samples."""
+
     paired: bool
     seed: int
 

@@ -64,6 +64,7 @@ class Gate:
 
     @property
     def about(self) -> str:
+        """The metric and the tag, in the syntax of the gate's key."""
         if self.metric is None:
             return f"tag:{self.tag}"
         return self.metric if self.tag is None else f"{self.metric}@{self.tag}"
@@ -132,6 +133,7 @@ class GateResult:
 
     @property
     def passed(self) -> bool | None:
+        """True, False, or None if undecided."""
         return overall(row.passed for row in self.rows)
 
 

@@ -58,6 +58,7 @@ class ItemTable:
 
     @property
     def counts(self) -> dict[ItemKind, int]:
+        """The number of cases of each kind."""
         return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
 
     def of(self, *kinds: ItemKind) -> list[RankedItem]:
@@ -137,6 +138,7 @@ class ShortSet:
 
     @property
     def is_better(self) -> bool:
+        """Whether the set is shown to be better than a random one."""
         return self.loss is not None and side_of(0, self.loss.low, self.loss.high) > 0
 
     def document(self) -> dict[str, object]:

@@ -36,6 +36,7 @@ class AgreementChange:
     difference: Difference
 
     def document(self) -> dict[str, object]:
+        """As JSON; the difference as {value, ci_low, ci_high, p_value, method}."""
         ends = {"before": self.before.document(), "after": self.after.document()}
         return {**ends, "difference": self.difference.document()}
 
@@ -56,6 +57,7 @@ class JudgeAgreementChange:
     changes: Sequence[AgreementChange]
 
     def document(self) -> dict[str, object]:
+        """As JSON, with the changes by measure."""
         about = {name: value for name, value in asdict(self).items() if name != "changes"}
         return {**about, "changes": {one.measure: one.document() for one in self.changes}}
 
@@ -85,6 +87,7 @@ def _name(judge: object) -> str | None:
 
 
 def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]) -> pl.DataFrame:
+    """The labelled answers that a run scored, without regard to the target's name."""
     given = labels.drop("target").unique([*_ANSWERS, "by", "use"], keep="first", maintain_order=True)
     targets = scores.select(*_ANSWERS, "target").with_columns(pl.col("target_repeat").cast(pl.Int64)).unique()
     known = given.join(targets.collect(), on=_ANSWERS, how="inner", maintain_order="left")
@@ -92,6 +95,7 @@ def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]
 
 
 def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementChange]:
+    """The change of the first measure of agreement, and of accuracy, on rows with both judges' scores."""
     sides = rows, rows.with_columns(score="score_after", threshold="threshold_after")
     classes = _classes(sides, traits)
     measured = [agreement(side, own, seed=seed) for side, own in zip(sides, classes, strict=True)]

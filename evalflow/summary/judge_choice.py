@@ -57,6 +57,7 @@ class JudgeBoard:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JudgeBoard:
+        """The board of an entry of `choice` in a sweep's calibration.json."""
         about = {name: value for name, value in document.items() if name != "ranking"}
         return cls(**about, ranking=[RankedJudge(**row) for row in document["ranking"]])
 

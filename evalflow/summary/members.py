@@ -57,6 +57,7 @@ class MemberScores:
         return ["fail", "pass"] if self.threshold is not None else [f"{level:g}" for level in self.levels]
 
     def known(self) -> Bools:
+        """The labelled answers that all members scored."""
         return ~np.isnan(self.human) & ~np.isnan(self.scores).any(axis=1)
 
 

@@ -73,6 +73,7 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
 
 
 def _constants() -> list[pl.Expr]:
+    """The columns of scores with the same value for every case as a whole."""
     return [
         pl.lit(CASES).alias("metric"),
         pl.lit(None, pl.String).alias("judge"),

@@ -111,6 +111,7 @@ class Basis:
         return None if self.rate is None else flips_expected(self.rate, difference, self.correlation)
 
     def difference_variance(self, answers: float, judgements: float) -> float:
+        """Variance of one case's difference, without the effect of clusters."""
         noise = (run.noise(answers, judgements) for run in (self.other, self.scores))
         return paired_variance(self.difference_spread, *noise)
 
@@ -124,6 +125,8 @@ class Planner:
     _ratios: dict[str, float] = field(default_factory=dict[str, float])
 
     def cases_to_detect(self, difference: float, answers: float, judgements: float) -> int:
+        """Number of cases with which `compare` detects a true difference."""
+
         def simulated(first: float) -> float:
             pairs, bounded = self._pairs(difference), self.basis.differences.bounded
             at = math.sqrt(first)

@@ -49,10 +49,12 @@ class PeoplePreference:
 
     @property
     def verdict(self) -> Preference:
+        """Whether people prefer one run's answers."""
         return of_preference(self.share)
 
     @property
     def is_provisional(self) -> bool:
+        """Whether people may still label in one of the reviews."""
         return bool(self.unfinished)
 
     def document(self) -> dict[str, object]:

@@ -253,6 +253,7 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
 
 
 def _same(cells: pl.DataFrame, by: float) -> Estimated | None:
+    """The share of pairs of the judge's repeats on one answer that agree."""
     scored = cells.filter(pl.col("status") == "scored").select("dataset", "case_id", "cluster", "repeat", "score")
     pairs = scored.join(scored, on=["dataset", "case_id"], suffix="_other").filter(
         pl.col("repeat") < pl.col("repeat_other")

@@ -217,6 +217,7 @@ class Ranking:
 
     @property
     def leaders(self) -> Leaders:
+        """The runs that may be the best, and those among the first."""
         return of_ranks({row.run: (row.rank_low, row.rank_high) for row in self.rows})
 
     def document(self) -> dict[str, object]:

@@ -122,10 +122,12 @@ class SummaryRow:
 
     @property
     def series(self) -> tuple[str, str, str, str | None]:
+        """The row's dataset, target, metric and judge."""
         return self.dataset, self.target, self.metric, self.judge
 
     @property
     def states(self) -> dict[str, int]:
+        """The number of scores in each state."""
         counts = (self.n_scored, self.n_undefined, self.n_error, self.n_skipped)
         return dict(zip(("scored", "undefined", "error", "skipped"), counts, strict=True))
 

@@ -95,6 +95,7 @@ class JournalReader:
                 at += len(block)
 
     def _spans(self, order: InputOrder) -> Offsets:
+        """Begin and end of the lines that count, in input order; shape (lines, 2)."""
         parts: list[pl.DataFrame] = []
         damaged: list[int] = []
         read = 0
@@ -282,6 +283,7 @@ def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
 
 
 def _outcomes(composite: Composite, scores: _Scores) -> Iterator[tuple[int, Outcome]]:
+    """The composite's outcome in each repeat in which all of its parts have one."""
     sources = composite.sources
     if not all(name in scores for name in sources):
         return

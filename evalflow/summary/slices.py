@@ -51,14 +51,17 @@ class Units:
 
     @property
     def repeated(self) -> bool:
+        """Whether some case was answered or judged more than once."""
         return bool(self.parts["repeated"].any())
 
     @property
     def clustered(self) -> bool:
+        """Whether some case has a group."""
         return bool(self.parts["grouped"].any())
 
     @property
     def keys(self) -> dict[int, dict[str, str | None]]:
+        """The key of each unit: dataset, target, metric, judge, tag."""
         return self.table.rows_by_key("unit", named=True, unique=True)
 
     def rows(self, table: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:

@@ -142,6 +142,7 @@ def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) ->
 def _mean_rows(
     units: Units, measured: tuple[pl.DataFrame, Moments, Moments], metrics: Mapping[str, Measured]
 ) -> pl.DataFrame:
+    """The rows of the statistic `mean`, with their unit."""
     table, scores, passes = measured
     rows = units.table.join(counts(units), on="unit").join(table, on="unit").sort("unit")
     bounded = rows["metric"].is_in([name for name, metric in metrics.items() if metric.bounded])

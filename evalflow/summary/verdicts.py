@@ -235,6 +235,7 @@ class Replacement:
 
     @property
     def rate(self) -> float | None:
+        """The share of the people; None without a test."""
         return None if self.may is None else self.won / self.people
 
 

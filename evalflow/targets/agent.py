@@ -157,6 +157,7 @@ class _Episode:
         self.spend += result.spend
 
     def expect_within_limits(self) -> None:
+        """Raise TargetError if a limit is reached."""
         try:
             reached = self._limits.reached(self.spend)
         except ValueError as unknown:
@@ -215,6 +216,7 @@ class Toolbox:
 
     @property
     def declared(self) -> list[dict[str, object]]:
+        """The tools as a chat request names them."""
         return [
             {
                 "type": "function",

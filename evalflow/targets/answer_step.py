@@ -32,6 +32,7 @@ class Said:
 
     @property
     def about(self) -> dict[str, object]:
+        """Return the facts about the text as fields of an answer, without the text itself."""
         return {"thoughts": self.thoughts, "full_answer": self.full, "extracted": self.extracted}
 
 

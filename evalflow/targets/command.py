@@ -64,6 +64,7 @@ class CommandConnector(Connector):
         return replace(raw, note=stderr_in_words(errors))
 
     def _variables(self, env: Body, case: Case) -> dict[str, str]:
+        """The values of the environment variables: text as it is, anything else as JSON; null is empty."""
         values = as_map(env.value(variables_of(case)))
         texts = {name: "" if value is None else written(value) for name, value in values.items()}
         wrong = next((name for name, text in texts.items() if "\0" in text), None)

@@ -88,6 +88,7 @@ class ConversationTarget:
 
 
 def _as_text(answer: Answer) -> str:
+    """An answer as message text, all of it; a prediction is JSON unless it is text."""
     if answer.full_answer is not None:
         return answer.full_answer
     content = answer.actual if answer.answer is None else answer.answer

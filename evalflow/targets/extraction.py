@@ -114,6 +114,7 @@ _DECODER = json.JSONDecoder(parse_float=WrittenFloat, parse_constant=refuse_cons
 
 
 def _document(text: str) -> object:
+    """The object or list in a JSON text; None if it is something else."""
     try:
         value: object = _DECODER.decode(mended(text.encode("utf-8", "replace")).decode().lstrip("\ufeff"))
     except (ValueError, RecursionError):

@@ -250,6 +250,7 @@ class _Conditions:
         ]
 
     def hold(self, document: object) -> bool:
+        """Whether each path has one of its values; False without any condition."""
         return bool(self._conditions) and all(
             any(_same(match, value) for match in path.matches(document) for value in values)
             for path, values in self._conditions
@@ -273,6 +274,7 @@ def _counting(sent: int) -> Generator[None]:
 
 
 def _same(match: object, value: object) -> bool:
+    """Whether two JSON values are equal; 1 is not true."""
     return isinstance(match, bool) == isinstance(value, bool) and match == value
 
 
@@ -378,6 +380,7 @@ class StreamReader:
         return {"answer": "".join(texts), "events": values}
 
     def _value(self, data: str) -> object:
+        """The data of an event: JSON, else its text."""
         value = _parsed(data)
         if value is data and (self._config.format == "jsonl" or data.lstrip().startswith(("{", "["))):
             what = f"an event is not JSON, so the stream may have been cut off: {excerpt(data.encode())}"

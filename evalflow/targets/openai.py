@@ -65,6 +65,7 @@ class OpenAITarget:
         return tuple(messages)
 
     def messages(self, case: Case) -> list[dict[str, object]]:
+        """The same as an endpoint takes them; TargetError without any."""
         sent: list[dict[str, object]] = [message.sent for message in self.render(case)]
         if not sent:
             raise TargetError("no_question", "the case has no message and target.prompt is not set")

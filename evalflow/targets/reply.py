@@ -78,6 +78,7 @@ class Form:
         return {part: value for part, value in values.items() if value is not None or name == "actual"} or None
 
     def has(self, name: str, row: Mapping[str, object]) -> bool:
+        """Whether a reply has a place for a case field, if only for null."""
         source = self.sources.get(name)
         return name in row or (isinstance(source, str) and _is_at(source, row))
 
@@ -91,6 +92,7 @@ class Form:
         return str(value.get("message", "it says no more than status: error"))
 
     def check(self, prediction: object) -> None:
+        """Raise ValueError if a prediction has none of the parts that the dataset declares."""
         if not self.parts or prediction is None:
             return
         if not is_object(prediction):
@@ -197,6 +199,7 @@ class ReplyReader:
         return value if extract.values is None else _meaning(extract.values, value, name)
 
     def _predicts_null(self, fields: Mapping[str, object], form: Form) -> bool:
+        """Return whether null is the prediction of a reply without another one."""
         return form.generates == "actual" and ("actual" in self._paths or form.has("actual", fields))
 
     def _contexts(self, reply: object, form: Form) -> tuple[Context, ...] | None:
@@ -252,6 +255,7 @@ def _completed(read: ParsedReply, trace: TraceReading, form: Form) -> ParsedRepl
 
 
 def _thoughts(answer: object, fields: Mapping[str, object]) -> tuple[str | None, object]:
+    """Return the thoughts that a reply has separately from its answer, which may be a list of parts; and the answer."""
     own = own_thoughts(fields)
     parts = as_list(answer)
     if not parts or not all("type" in as_map(part) for part in parts):
@@ -261,6 +265,7 @@ def _thoughts(answer: object, fields: Mapping[str, object]) -> tuple[str | None,
 
 
 def _trace_id(reply: Mapping[str, object], metadata: Mapping[str, object] | None) -> str | None:
+    """The trace ID that a reply names, in its metadata, or as `trace_id` or W3C `traceparent`."""
     for value in ((metadata or {}).get("trace_id"), reply.get("trace_id")):
         if isinstance(value, str):
             return value
@@ -282,6 +287,7 @@ def _taken(reply: Mapping[str, object], actual: object) -> tuple[Usage | None, f
 
 
 def _usage(value: object) -> Usage | None:
+    """Return the tokens, named input_tokens and output_tokens or as by chat endpoints."""
     tokens = as_map(value)
     counts = [tokens.get(name, tokens.get(other)) for name, other in _TOKENS]
     whole = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MANY]

@@ -112,6 +112,7 @@ class SimulatedConversations:
         return replace(answer, metadata={**(metadata or {}), SIMULATION: about}, simulator=talk.spend)
 
     def _broken(self, talk: _Talk, case: Case, repeat: int, error: CallError | UserError) -> Answer:
+        """The answer in state `error`: the user could not be simulated, so the conversation says nothing."""
         if isinstance(error, CallError) and error.spend:
             talk.spend += error.spend
         done = talk.last() if talk.answers else blank(case, self.name, repeat)
@@ -154,6 +155,8 @@ def _end(said: SimulatedTurn, talk: _Talk, limits: ConversationLimits) -> tuple[
 
 @dataclass(slots=True)
 class _Talk:
+    """A conversation so far: its messages, the target's answers with the message before each, and the cost."""
+
     messages: list[Message]
     answers: list[Answer] = field(default_factory=list[Answer])
     prompted_by: list[Message] = field(default_factory=list[Message])

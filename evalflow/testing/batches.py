@@ -198,6 +198,7 @@ def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _chat_of_message(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message of Anthropic's as the chat request that a script expects."""
     params: Mapping[str, Any] = row["params"]
     tools = [
         {"type": "function", "function": {"name": one["name"], "parameters": one["input_schema"]}}
@@ -212,6 +213,7 @@ def _chat_of_message(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _chat_of_content(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A request of Gemini's as the chat request that a script expects."""
     request: Mapping[str, Any] = row["request"]
     system = request.get("systemInstruction", {}).get("parts", ())
     messages = [{"role": "system", "content": part["text"]} for part in system]

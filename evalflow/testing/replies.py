@@ -83,6 +83,7 @@ class Request:
 
 
 def _texts(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The text of each message, whose content is a string, null, or a list of parts."""
     texts: list[str] = []
     for message in messages:
         content = message.get("content") or ""
@@ -438,6 +439,7 @@ class Instances:
 
 
 def _number(schema: Schema, *, whole: bool) -> int | float:
+    """The least allowed number; the greatest if there is only a negative upper bound; else zero."""
     step = 1 if whole else 0.5
     if "minimum" in schema:
         return schema["minimum"]

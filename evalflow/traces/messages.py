@@ -138,6 +138,7 @@ def _is_message(value: Mapping[str, object]) -> bool:
 
 
 def _listed(declared: object, role: str) -> list[SpanMessage]:
+    """The messages of a list; empty if any item is not a message."""
     items = as_list(declared)
     batch = as_list(items[0]) if len(items) == 1 else []
     items = batch if batch and not isinstance(batch[0], str) else items
@@ -235,6 +236,7 @@ def indexed(attributes: Mapping[str, object], prefix: str) -> list[Mapping[str, 
 
 
 def _nested(pairs: Iterable[tuple[str, object]]) -> object:
+    """Nested objects of keys with dots; those whose keys are all numbers become lists."""
     groups: dict[str, list[tuple[str, object]]] = {}
     plain: dict[str, object] = {}
     for key, value in pairs:

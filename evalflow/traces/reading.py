@@ -124,6 +124,7 @@ class TraceReading:
         return self._total(COST)
 
     def note_others(self, message: SpanMessage) -> None:
+        """Note the parts of a message that are not text."""
         for kind in message.others:
             what = kind if kind in _OTHER_PARTS else "other"
             reason = "only texts and tool calls are taken"

@@ -116,6 +116,7 @@ def _attributes(declared: Mapping[str, object], kept: tuple[str, ...]) -> dict[s
 
 
 def _value(declared: object) -> object:
+    """The value of an AnyValue; bytes, and anything else, are null."""
     value = as_map(declared)
     if "arrayValue" in value:
         return [_value(item) for item in as_list(as_map(value["arrayValue"]).get("values"))]
@@ -130,6 +131,7 @@ def _value(declared: object) -> object:
 
 
 def _whole(value: object) -> int | None:
+    """A whole number of 64 bits, which OTLP writes as text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:

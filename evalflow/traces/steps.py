@@ -137,6 +137,7 @@ def _call_of(span: Span) -> TracedCall:
 
 
 def _result(span: Span) -> dict[str, object] | None:
+    """What a tool returned, or why it failed; None if that was not recorded."""
     result = _first(span, _RESULT)
     if result is None and span.failure is not None:
         result = f"error: {span.failure or 'the span failed without a message'}"

@@ -74,12 +74,15 @@ class TraceTree:
         return self._kinds[span.id]
 
     def of(self, kind: str) -> list[Span]:
+        """The spans of a kind in the order of their beginning."""
         return [span for span in self.spans if self._kinds[span.id] == kind]
 
     def is_inside(self, span: Span, kind: str) -> bool:
+        """Whether a span is inside of one of a kind."""
         return kind in self._around[span.id]
 
     def outermost(self, kind: str) -> list[Span]:
+        """Those of a kind that are not inside of another of that kind."""
         return [span for span in self.of(kind) if not self.is_inside(span, kind)]
 
     def shallowest(self, kind: str, fits: Callable[[Span], object]) -> list[Span]:
@@ -89,6 +92,7 @@ class TraceTree:
         return [span for span in fitting if self._depths[span.id] == least]
 
     def below(self, top: Span) -> TraceTree:
+        """The span with those inside of it."""
         reached, left = {top.id}, [top.id]
         while left:
             inner = {span.id for span in self._children[left.pop()]} - reached

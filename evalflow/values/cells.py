@@ -197,6 +197,7 @@ def _shown(text: str) -> str:
 
 
 def _is_like_list(text: str) -> bool:
+    """Return whether it begins like a list of texts or objects, or is entirely in brackets."""
     if _LIST_BEGINS.match(text):
         return True
     depth = 0

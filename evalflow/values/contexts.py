@@ -59,6 +59,7 @@ def contexts(value: object, to_text: Callable[[str], str] = html_text) -> tuple[
 
 
 def _in_text(text: str) -> object:
+    """Return the list or the object that a text represents, else the text itself."""
     if not text.strip():
         return []
     found = list_in(text)

@@ -255,6 +255,7 @@ class Path:
         return False
 
     def matches(self, value: Any) -> list[Any]:
+        """All matches; ValueError if it cannot be applied to this value, LimitExceeded if that takes too long."""
         # A text would be parsed as JSON, so that a path such as $.a would match inside it.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []

@@ -44,12 +44,14 @@ class Pattern:
             raise self._too_slow() from None
 
     def finditer(self, text: str) -> Iterator[regex.Match[str]]:
+        """All matches, from left to right."""
         try:
             yield from self._compiled.finditer(text, timeout=PATIENCE_S, concurrent=True)
         except TimeoutError:
             raise self._too_slow() from None
 
     def count(self, text: str) -> int:
+        """The number of matches, which do not overlap."""
         return sum(1 for _ in self.finditer(text))
 
     def _too_slow(self) -> LimitExceeded:

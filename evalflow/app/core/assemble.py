@@ -237,6 +237,7 @@ class Parts:
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
+        """Return the number of concurrent cases: enough to saturate limiters or fill batches, at least a few."""
         judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
         run = self.settings.run
         configs: list[Any] = [run.target, run.embedder, run.simulator, *judges]
@@ -348,6 +349,7 @@ class _Assembly:
         return Needed(frozenset(asking), frozenset(embedding))
 
     def _judges(self, asking: Collection[str]) -> dict[str, Judge]:
+        """Return the judge of each metric that needs one; metrics with the same configuration share it."""
         built: list[tuple[Any, Judge]] = []
         judges: dict[str, Judge] = {}
         for name, config in self._settings.judges.items():

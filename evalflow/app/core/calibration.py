@@ -73,6 +73,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
 
 
 def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
+    """Return advice on the named members of a panel or a cascade, based on labels."""
     facts = run.manifest.metrics[row.metric]
     config = run.rules.settings.judges[facts.declared]
     assert isinstance(config, MembersConfig)
@@ -123,6 +124,7 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
 
 
 def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
+    """Return the worst disagreements of all rows, with question and answer."""
     listed = [one for row in rows for one in disagreements(row, _LISTED)]
     listed = sorted(listed, key=lambda one: -abs(one["difference"]))
     wanted = {(one["dataset"], one["case_id"]) for one in listed}

@@ -65,6 +65,7 @@ class Certificate:
     replies: Mapping[str, Any]  # judged (the number of judged answers), unparsable and reasked (shares of them)
 
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
+        """Describe the changes between the certificate and scores with this key."""
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
 
     def has_labels_of(self, other: Certificate) -> bool:

@@ -120,6 +120,7 @@ def _other_threshold(name: str, a: Manifest, b: Manifest) -> Iterator[ChangedPar
 
 
 def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
+    """The bot, if its configuration differs; else the files that have its recorded answers."""
     if a.target.identity != b.target.identity or a.target.name != b.target.name:
         values = [*_other_values(_bot(a), _bot(b)), *_prompt_values(a, b, (a.target.prompts, b.target.prompts))]
         if a.target.name != b.target.name:
@@ -144,6 +145,7 @@ def _data_files(run: Manifest, dataset: str) -> str:
 
 
 def _bot(manifest: Manifest) -> dict[str, Any]:
+    """The configuration of the bot, and of the simulator that talks with it."""
     simulator = {f"simulator.{key}": value for key, value in _part(manifest, "simulator").items() if key != "kind"}
     return {**_part(manifest, "target"), **simulator}
 
@@ -176,6 +178,7 @@ def _flat(values: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _prompt_values(a: Manifest, b: Manifest, named: tuple[Sequence[str], Sequence[str]]) -> list[ChangedValue]:
+    """Return the texts, as used by the runs, of the named prompts that differ."""
     ours, theirs = (
         {name: manifest.prompts.get(name, NOT_KEPT) for name in names}
         for manifest, names in zip((a, b), named, strict=True)

@@ -184,6 +184,7 @@ def _agreement_changes(a: SavedRun, b: SavedRun, labels: ComparedLabels) -> Sequ
 def _refused(
     runs: tuple[SavedRun, SavedRun], changed: WhatChanged, how: ComparisonOptions, *, of_answers: bool
 ) -> list[Problem]:
+    """Return why two runs are left out; `of_answers`: whether the family compares answers."""
     a, b = runs
     if of_answers and changed.only_judged and obstacles(changed):
         hint = f"compare the judges: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
@@ -195,6 +196,7 @@ def _refused(
 def _of_samples(
     a: SavedRun, b: SavedRun, how: ComparisonOptions, people: ComparedLabels
 ) -> tuple[list[ComparisonRow], list[str]]:
+    """The differences of two samples of cases, with unadjusted p-values, and a note on cases in both."""
     own, common = compare_samples(
         a.scores(),
         b.scores(),
@@ -271,6 +273,7 @@ def _of_ended_early(run: SavedRun, name: str) -> list[str]:
 
 
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
+    """Return notes on tags with equal cases, and on what labels correct, do not correct, or are too few for."""
     for row in rows:
         where = _place(row, several=several)
         if row.also_tags and row.statistic == "mean":
@@ -292,6 +295,7 @@ def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, sever
 
 
 def _corrects_nothing(row: ComparisonRow) -> bool:
+    """Return whether people labelled the differing answers but the labels correct nothing."""
     return bool(row.judged is None and row.labelled and row.uncorrected and row.found.difference and not row.tag)
 
 

@@ -122,6 +122,7 @@ class DataChecks:
         ]
 
     def _bind(self, case: Case, times: int) -> list[tuple[Metric, Metric]]:
+        """Yield each declared metric with each metric that it binds to; record invalid checks."""
         found: list[tuple[Metric, Metric]] = []
         for metric in self._metrics[case.dataset]:
             try:
@@ -134,6 +135,7 @@ class DataChecks:
         return found
 
     def _duplicates(self, cases: Sequence[Case]) -> Iterator[Problem]:
+        """The cases whose id an earlier one has, with the places of both."""
         for dataset in dict.fromkeys(case.dataset for case in cases):
             repeated = [case for case in cases if case.dataset == dataset]
             config, first = self._parts.datasets[dataset], dict[str, int]()
@@ -341,6 +343,7 @@ class LabelChecks:
         self._wrong = [*self._wrong, *wrong][:SHOWN]
 
     def problems(self) -> Iterator[Problem]:
+        """Return values off the scale, duplicate labels by one person, and invalid labels, each with its place."""
         for place, problem in placed(self._settings.run.dataset, self._wrong):
             yield replace(problem, where=f"{place}: {problem.where}") if place else problem
         if self._more:
@@ -348,6 +351,7 @@ class LabelChecks:
             yield Problem(f"and {self._more:,} more labels like these are wrong", "labels of the data", hint)
 
     def remarks(self) -> Iterator[str]:
+        """Labels of unknown metrics: most often a misspelled name."""
         known = known_metrics(self._settings)
         for name, n in self._others.items():
             if name.partition("#")[0] not in known:

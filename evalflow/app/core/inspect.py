@@ -104,6 +104,7 @@ class Inspection:
         return ResultRules(self.parts.settings, metrics, self.gates)
 
     def notices(self) -> list[str]:
+        """Warnings to read before the results."""
         return [
             *shadows(self.parts),
             *self.reading,

@@ -75,6 +75,7 @@ class RunLabels:
 
     @property
     def series(self) -> set[Series]:
+        """The datasets and metrics that have labels."""
         return set(self.frame.select("dataset", "metric").unique().iter_rows())
 
     def with_followed(self, others: RunLabels | None) -> RunLabels:
@@ -201,6 +202,7 @@ class LabelSources:
         self._rows: dict[Path, pl.DataFrame] = {}
 
     def of(self, folder: Path) -> list[_Source]:
+        """Return the neighbouring runs with labels, the last labelled first."""
         found = {one.folder: one for base in _bases(folder) for one in self._in(base)}
         found = {**found, **{one.folder: one for one in self._beside}}
         found.pop(folder, None)
@@ -225,6 +227,7 @@ class LabelSources:
 
 
 def _bases(folder: Path) -> list[Path]:
+    """Return the folders of runs and of sweeps that contain a run."""
     base = folder.parent.parent if (folder.parent / "run.json").is_file() else folder.parent
     return [base.parent / name for name in _KINDS] if base.name in _KINDS else [base]
 

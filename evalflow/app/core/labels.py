@@ -295,6 +295,7 @@ class ComparedLabels:
         return self.people.get(str(a.folder.path)), self.people.get(str(b.folder.path))
 
     def people_of(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
+        """What people said of each case of those of the runs that have labels, by the same names."""
         return {name: self.people[path] for name, run in runs.items() if (path := str(run.folder.path)) in self.people}
 
     def unusable_for(self, why: str) -> ComparedLabels:

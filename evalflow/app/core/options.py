@@ -34,10 +34,12 @@ class Option:
 
     @property
     def values(self) -> dict[str, Any]:
+        """Its keys. A file that cannot be read has a description alone: selecting it reports the error."""
         return self._read[0]
 
     @property
     def fault(self) -> str:
+        """Why the file cannot be read, or ""."""
         return self._read[1]
 
     @cached_property
@@ -71,6 +73,7 @@ class Option:
 
     @property
     def selection(self) -> str:
+        """Its selection on the command line, without shell quotes; for a composite, together with its parts."""
         parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
         return f"[{','.join([*parts, self.name])}]" if parts else self.name
 
@@ -84,6 +87,7 @@ class Option:
 
     @property
     def steps(self) -> list[Mapping[str, Any]]:
+        """The steps of a chain, or the nodes of a graph, as far as they are maps."""
         steps = as_map(self.values.get("nodes")).values() or as_list(self.values.get("steps"))
         return [as_map(step) for step in steps if isinstance(step, dict)]
 
@@ -95,6 +99,7 @@ class Option:
 
     @property
     def example_files(self) -> list[str]:
+        """The files with few-shot examples that it names."""
         named = [part.get("examples") for part in (self.values, *self.steps)]
         return [name for name in named if isinstance(name, str)] if self.group == "metric" else []
 
@@ -199,6 +204,7 @@ class Catalogue:
         return calls.high == 0 or tasks <= EVIDENCE_TASKS | {EMBED}
 
     def matches(self, metric: Option) -> list[DatasetMatch]:
+        """The datasets that have the fields a metric needs, the best first: your own before sample data."""
         needs = {need for one in self._parts(metric) or [metric] for need in one.needs}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
@@ -224,6 +230,7 @@ class Catalogue:
         return option.file.is_relative_to(share_dir()) and SCHEMA_MARK not in option.text
 
     def suggest(self, option: Option) -> Suggestion:
+        """A command to try with an option."""
         if option.fault:
             return Suggestion(None, option.fault)
         if option.group == "metric":
@@ -349,6 +356,7 @@ class Catalogue:
 
     @cached_property
     def _cases(self) -> dict[str, list[Case]]:
+        """The first cases of each dataset; empty if they cannot be read."""
         read = {name: self._read(option) for (group, name), option in self._options.items() if group == "dataset"}
         return {name: [] if isinstance(found, Problem) else found for name, found in read.items()}
 

@@ -270,6 +270,7 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 
 def _costs(run: SavedRun) -> PilotCosts:
+    """Return a run's cost per answer, including the simulated user's turns, and per judgement."""
     total = run.manifest.full_cost
     cases = sum(facts.cases for facts in run.manifest.datasets.values())
     repeats = run.manifest.config["repeats"]

@@ -89,6 +89,7 @@ class ProofSubject:
             raise UserError(Problem(self._unsaid(), f"metric.{self.name}.faults", hint))
 
     def _unsaid(self) -> str:
+        """Return why it is unknown which faults must worsen its score."""
         what = f"{self.name} does not say which faults must worsen its score"
         if isinstance(self.config, CompositeMetricConfig):
             silent = [name for name, one in self.parts.items() if one.faults is None]
@@ -106,6 +107,7 @@ class ProofSubject:
         return read_fixture(self.name, self.config, bounded=metric.bounded, conf_folders=folders)
 
     def scores(self, scores: pl.DataFrame) -> pl.DataFrame:
+        """Its own scores among those of a run. A case's checks are one score: the share of them that hold."""
         scores = scores.filter(pl.col("member_of").is_null())
         if not isinstance(self.config, ChecksMetricConfig):
             return scores.filter(pl.col("metric") == self.name)

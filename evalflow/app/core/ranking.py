@@ -124,6 +124,7 @@ def ranked_items(found: Standings) -> list[ItemTable]:
 
 
 def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
+    """The runs by name: their own, or their path if two have the same."""
     paths = [run.folder.path.resolve() for run in runs]
     if twice := sorted({str(path) for path in paths if paths.count(path) > 1}):
         raise UserError([Problem("this run is named twice", path, "name each run once") for path in twice])
@@ -192,6 +193,7 @@ def _left_out(common: CommonCases, where: str, runs: Mapping[str, SavedRun]) -> 
 def _rankings(
     common: CommonCases, runs: Mapping[str, SavedRun], *, pairwise: bool, seed: int, unusable: str = ""
 ) -> tuple[list[Ranking], list[str]]:
+    """The rankings of one metric, and why some are missing."""
     traits = runs[common.names[0]].traits.get(common.metric, Traits())
     scores = {name: runs[name].scores() for name in common.names}
     found: list[Ranking] = []

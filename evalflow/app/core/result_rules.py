@@ -84,6 +84,7 @@ class ResultRules:
         ]
 
     def undecided(self) -> Iterator[Problem]:
+        """Parts of composites and gates on pass rates that need a threshold and have none."""
         for composite in self.composites():
             for name, source in composite.sources.items():
                 if composite.config.op in BY_PASSING and source.limit is None:

@@ -188,6 +188,7 @@ def draw_pairs(
 
 
 def _answered(run: SavedRun, cases: Collection[tuple[str, str]] | None = None) -> Iterator[AnsweredCase]:
+    """The answers of a run, or those to these cases, without the ones that failed."""
     scores = run.scores().filter(pl.col("member_of").is_null())
     if cases is None:
         cases = set(scores.select("dataset", "case_id").unique().collect().iter_rows())

@@ -184,6 +184,7 @@ class SavedRun:
 
 
 def _digest_of(line: bytes) -> int:
+    """Hash the questions and expectation of a line of cases.jsonl."""
     row: dict[str, Any] = from_json(line)
     asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
     reference, expected = row.get("reference"), row.get("expected")
@@ -348,6 +349,7 @@ def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
 
 
 def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
+    """The program of a target; an unknown kind counts as one."""
     kind = str(values.get("kind"))
     try:
         if not TARGET_KINDS.config(kind).runs_here:

@@ -52,6 +52,7 @@ class TerminalScreen:
             self.noted(notice)
 
     def noted(self, text: str) -> None:
+        """Print a note, once for all runs."""
         if text not in self._noted:
             self._noted.add(text)
             self._err.print(literal(f"note: {text}", style="yellow"), soft_wrap=True)
@@ -176,6 +177,7 @@ class TerminalScreen:
 
 
 def _questions(folder: RunFolder, manifest: Manifest, listed: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """The questions of the listed cases without ids of their own, by dataset and id."""
     from evalflow.app.core.saved import SavedRun
 
     wanted = {(dataset, case_id) for dataset, case_id in listed if has_made_id(case_id)}

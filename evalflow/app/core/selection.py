@@ -42,6 +42,7 @@ class TakenCases:
 
     @property
     def in_words(self) -> str:
+        """Describe it, e.g. `3 picked cases` or `random sample of 50`; empty for all cases."""
         return ", ".join(self._words())
 
     def _words(self) -> Iterator[str]:

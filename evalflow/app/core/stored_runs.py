@@ -83,6 +83,7 @@ def _in_order(folder: Path, without: Set[Path]) -> Sequence[Path]:
 
 
 def _facts(folder: Path, stored: StoredFolder, why: str | None) -> ExportFacts:
+    """Return the facts on a copy: all scores are at the address, or none and why."""
     count = sum(sum(RunFolder(run).read_manifest().scores.values()) for run in _runs(folder))
     sent, unsent = (0, count) if why else (count, 0)
     return ExportFacts(to="storage", where=stored.address, at=bookkeeping.now(), sent=sent, unsent=unsent, why=why)

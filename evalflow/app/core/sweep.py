@@ -89,6 +89,7 @@ def _boards(
     runs: Mapping[str, SavedRun],
     labels: ComparedLabels,
 ) -> Iterator[Leaderboard]:
+    """The boards of one dataset, metric and judge; `own` are its differences."""
     names: list[str] = rows["run"].unique(maintain_order=True).to_list()
     ranked = _comparable(names, {row.pair for row in own})
     traits = runs[names[0]].traits.get(about["metric"], Traits())
@@ -261,6 +262,7 @@ def write_sweep(
 
 
 def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any]:
+    """Requests, tokens, cost and time of all runs; None if a run's value is unknown."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [value for _, manifest, _ in runs if (value := getattr(manifest, key)) is not None]

@@ -288,10 +288,12 @@ class Teaching:
 
     @property
     def unexplained(self) -> list[Example]:
+        """The examples that need a reason that no person gave."""
         return [one for one in self.examples if self.lesson.reasons and not one.reason]
 
     @property
     def questions(self) -> int:
+        """The calls before the held-out answers are scored."""
         return bool(self.unexplained) + bool(self.mistakes)
 
     def version(self, written: Written | None = None) -> NewVersion:

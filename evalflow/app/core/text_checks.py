@@ -45,6 +45,7 @@ class QuestionChecks:
             self._keep(case, _NONE, times)
 
     def problems(self) -> Iterator[Problem]:
+        """Cases whose question is empty, each with its place in the file."""
         found = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
         for place, problem in placed(self._parts.datasets, found):
             yield replace(problem, where=place or problem.where)
@@ -53,6 +54,7 @@ class QuestionChecks:
                 yield Problem(f"and {n:,} more cases like these", f"dataset.{name}")
 
     def remarks(self) -> Iterator[str]:
+        """Parts of messages that judges do not see."""
         for dataset, n in self._pictures.items():
             if n:
                 yield (
@@ -112,6 +114,7 @@ class ScriptChecks:
                 found[name, case.dataset][script] += times
 
     def remarks(self) -> Iterator[str]:
+        """Return the scripts that each does not support, with the number of cases."""
         for role, named in (("judge", self._judges), ("embedder", self._embedders)):
             for (name, dataset), scripts in named.items():
                 yield (

@@ -232,6 +232,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 yield f"custom check {identifier}", {"identifier": identifier}
 
     def _made(self, name: str, declared: Mapping[str, object], case: Case) -> CaseCheck:
+        """Build the metric of one check; _WrongCheckError if the check is invalid."""
         identifier = str(declared["identifier"])
         custom = self._custom.get(identifier)
         kind = custom.type if custom else identifier
@@ -327,6 +328,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
 
 
 class _WrongCheckError(Exception):
+    """A check is invalid; `place` is the key path of the fault within the case's check."""
+
     def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
         self.problems = problems
         self.place = place

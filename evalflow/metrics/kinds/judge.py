@@ -111,6 +111,7 @@ class CriteriaRule(PartsRule):
         return sum(self.weights[name] * score for name, score in scores.items()) / total, dict(scores)
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
+        """The worst criteria first, each with its score and the judge's reason."""
         scores = as_map(self.evaluate(replies, weighted).value)
         worst = sorted(scores, key=lambda name: number_at(scores, name), reverse=direction == "lower_is_better")
         (reply,) = replies.values()

@@ -93,6 +93,7 @@ def _confidence(field: str, fields: Mapping[str, object]) -> float | None:
 
 
 def _as_positive(positive: object, label: object) -> object:
+    """A label in the type of the positive one, if that is a boolean or a number; else unchanged."""
     if not isinstance(positive, bool):
         return read_like(positive, label)
     found = boolean_of(label)
@@ -155,6 +156,7 @@ def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> 
 
 
 def _object_of(value: object) -> dict[str, object] | None:
+    """The value as an object, parsed if it is a text."""
     if isinstance(value, str):
         with suppress(ValueError):
             return object_in(value)
@@ -162,6 +164,7 @@ def _object_of(value: object) -> dict[str, object] | None:
 
 
 def _truth_marks(field: str, value: object) -> dict[str, bool]:
+    """The true marks by label; ValueError if there are none."""
     marks = _object_of(value)
     if marks is None:
         raise ValueError(f"{field} is {kind(value)}, not an object of labels that are true or false")
@@ -226,12 +229,14 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
 
 
 def _is_given(path: str, fields: Mapping[str, object]) -> bool:
+    """Whether a field is present. Null counts: somebody recorded that no label fits."""
     outer, _, name = path.rpartition(".")
     around = look_up(outer, fields) if outer else fields
     return is_mapping(around) and name in around
 
 
 def _listed(read: Callable[[str], list[object] | None], value: object) -> list[object]:
+    """The labels in a field, which holds one label, a list, or a text with a list."""
     labels = read(value) if isinstance(value, str) else value
     return labels if is_list(labels) else [value]
 

@@ -227,6 +227,7 @@ class _NoSynonyms:
 
 
 def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness | None]:
+    """The METEOR score as a function; LookupError if synonyms are wanted but WordNet is missing."""
     from nltk.corpus import wordnet  # pyright: ignore[reportMissingTypeStubs]
     from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
 

@@ -141,6 +141,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return replace(asked, score=0.5, value=value, reason=f"{reason}; counted as a tie")
 
     def _texts(self, fields: Mapping[str, object]) -> tuple[str, str]:
+        """The answer and the other text, as the judge reads them; "" if absent."""
         first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
         return first, second
 

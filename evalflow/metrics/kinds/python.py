@@ -97,6 +97,7 @@ class PythonMetric(BaseMetric[PythonMetricConfig]):
 
 
 def _outcome(given: object, config: PythonMetricConfig) -> Outcome:
+    """The outcome for a callable's return value; ValueError if it is not valid."""
     if given is None:
         return Outcome(status="undefined", reason=f"{_name(config)} returned None")
     if isinstance(given, Outcome):

@@ -177,6 +177,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
     async def _results(
         self, scripts: Sequence[str], reference: str, answer: str, of: str
     ) -> tuple[ResultSet, ResultSet | str]:
+        """The results of both queries, or the fault of the answer's query; ValueError if anything else fails."""
         said = await self._run(scripts, [reference, answer])
         blamed: str | None = None
         if isinstance(said, str):  # the process was ended: find out which query did it
@@ -241,6 +242,7 @@ def is_ordered(query: str) -> bool:
 
 
 def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
+    """The right queries, without duplicates."""
     try:
         queries = [_query(one) for one in references_at(path, fields)]
     except ValueError as error:
@@ -249,6 +251,7 @@ def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
 
 
 def _query(value: object) -> str:
+    """The query in an answer: its only fenced block, or the whole text; ValueError if that is not one query."""
     text = written(value)
     if len(text) > LONGEST:
         raise ValueError(f"it has {len(text):,} characters; the maximum for a query is {LONGEST:,}")
@@ -295,6 +298,7 @@ def _script(declared: str, where: str) -> str:
 
 
 def _fault(reply: Mapping[str, object]) -> str:
+    """The database's error message; "" if there was none."""
     return one_line(text_at(reply, "fault"), _TOLD) if "fault" in reply else ""
 
 
@@ -383,6 +387,7 @@ def _paired(ours: Sequence[Row], theirs: Sequence[Row], tolerance: float) -> lis
 
 
 def _shape(row: Row) -> Row:
+    """The row with a marker in place of each number, which cannot be a cell's value."""
     return tuple(("number",) if _is_number(cell) else cell for cell in row)
 
 

@@ -49,6 +49,7 @@ class CallLimits(Strict):
         return (self.least, self.most, self.forbidden, self.repeats) != (None, None, None, None)
 
     def broken(self, calls: Sequence[ToolCall]) -> Iterator[str]:
+        """Each broken limit, as a sentence."""
         if self.most is not None and len(calls) > self.most:
             yield f"{len(calls)} calls were made, and at most {self.most} are allowed"
         if self.least is not None and len(calls) < self.least:
@@ -205,6 +206,7 @@ class TrajectoryComparison:
         return "; ".join(parts)
 
     def steps(self) -> Sequence[Mapping[str, object]]:
+        """One step for each expected call, and one for each unexpected actual call."""
         return [
             *(self._step("call", self._expected[i], f"made as call {j + 1}", passed=True) for i, j in self.pairs),
             *(self._step("call", self._expected[i], "not made" + self._nearest(i)) for i in self._lost),
