@@ -18,13 +18,11 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import yaml
-from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.defaults_list import Overrides
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.default_element import InputDefault, ResultDefault
+from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -191,19 +189,6 @@ def register() -> None:
     Plugins.instance().register(UnsavedConfigSource)
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
-    defaults_list._create_interpolation_map = _choices  # pyright: ignore[reportPrivateUsage]
-
-
-_all_choices = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
-
-
-def _choices(overrides: Overrides, defaults: list[InputDefault], self_added: bool) -> DictConfig:
-    """Return the choices that a file's defaults may refer to; empty if none of them refers to one.
-
-    Hydra builds it for each file, which takes a quarter of a composition.
-    """
-    refers = any(one.is_interpolation() for one in defaults)
-    return _all_choices(overrides, defaults, self_added) if refers else DictConfig({})
 
 
 _SETTLED_NS = 2 * 10**9

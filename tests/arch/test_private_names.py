@@ -32,8 +32,6 @@ ADAPTERS: dict[str, set[str]] = {
         "hydra._internal.config_repository.ConfigRepository",
         "hydra._internal.config_repository.ConfigRepository._find_object_source",
         "hydra._internal.core_plugins.file_config_source.FileConfigSource",
-        "hydra._internal.defaults_list",
-        "hydra._internal.defaults_list.Overrides",
     },
     "config/load.py": {"hydra._internal.hydra.Hydra", "hydra._internal.utils.create_config_search_path"},
     "nicegui_core.py": {
