@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
+from evalflow.app.core.assemble import Parts
 from evalflow.app.core.data_checks import SHOWN
 from evalflow.app.core.text_checks import script_in
 from evalflow.datasets import ReadingNotes
 from evalflow.engine.plan import case_digest
 from evalflow.llm.thoughts import split_thoughts
+from evalflow.metrics.base import BaseMetric
+from evalflow.protocols import Metric
 from evalflow.records import Case
 from evalflow.values.jsonvalues import is_mapping, is_sequence
 
@@ -73,6 +76,25 @@ class CaseKinds:
         if len(known) + len(rest) <= _KEPT and not each:
             self._known = known + rest
         yield from rest
+
+
+def suffice(parts: Parts) -> bool:
+    """Whether no check before the run reads more of a case than its kind."""
+    target = parts.settings.run.target
+    if target.extract is not None or getattr(target, "prompt", None) is not None:
+        return False
+    return all(
+        not getattr(metric.config, "custom", None)
+        if metric.config.kind == "checks"
+        else metric.parts or _binds_alike(metric)
+        for metric in parts.metrics.values()
+    )
+
+
+def _binds_alike(metric: Metric) -> bool:
+    """Whether the metric scores every case that has what it needs, whatever the case says."""
+    own = type(metric)
+    return issubclass(own, BaseMetric) and own.bind is BaseMetric.bind  # pyright: ignore[reportUnknownMemberType]
 
 
 def _kind(case: Case) -> Hashable | None:

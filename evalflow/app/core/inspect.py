@@ -9,7 +9,7 @@ from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.assemble import Parts
-from evalflow.app.core.case_kinds import CaseKinds
+from evalflow.app.core.case_kinds import CaseKinds, suffice
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
@@ -25,7 +25,6 @@ from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
-from evalflow.metrics.base import BaseMetric
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.summary.gate_config import parse_gates
@@ -132,7 +131,7 @@ def inspect(parts: Parts, kinds: CaseKinds | None = None, see: Sequence[Callable
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
     kinds, see = kinds or CaseKinds(), see if run.sample is None else (*see, found.draw.offer)
-    for case, times in kinds.of(found.offered, found.offered.notes, each=not _by_kind(parts), see=see):
+    for case, times in kinds.of(found.offered, found.offered.notes, each=not suffice(parts), see=see):
         checks.add(case, times)
         scenarios.add(case, times)
         questions.add(case, times)
@@ -177,19 +176,6 @@ def _add_composites(found: Inspection) -> list[Problem]:
             composites[name], found.declared[name] = Pair(metric, judge), name
     found.scored |= composites
     return [problem for problems in wrong.values() for problem in problems]
-
-
-def _by_kind(parts: Parts) -> bool:
-    """Whether no part of the run reads more of a case than its kind before it is asked."""
-    target = parts.settings.run.target
-    if target.extract is not None or getattr(target, "prompt", None) is not None:
-        return False
-    return all(
-        not getattr(metric.config, "custom", None)
-        if metric.config.kind == "checks"
-        else metric.parts or getattr(type(metric), "bind", None) is getattr(BaseMetric, "bind")  # noqa: B009
-        for metric in parts.metrics.values()
-    )
 
 
 def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: Case, times: int = 1) -> None:

@@ -75,7 +75,7 @@ def test_kinds_say_what_each_case_says(
     outcomes = list[list[object]]()
     for by_kind in (True, False):
         if not by_kind:
-            monkeypatch.setattr(inspecting, "_by_kind", lambda _: False)
+            monkeypatch.setattr(inspecting, "suffice", lambda _: False)
         outcomes.append([])
         for odd in ODDITIES:
             data = {"d": lab.data(*rows({}, odd)), "e": lab.data(*rows(odd, times=2), name="e.jsonl")}
