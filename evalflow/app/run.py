@@ -15,13 +15,13 @@ from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.engines import close_engines
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
-from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
+from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run, started_again
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.surroundings import ENGINE_KINDS
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, unknown_name
-from evalflow.paths import conf_dirs, new_run_id
+from evalflow.paths import new_run_id
 from evalflow.records.manifest import PLANNED, Manifest
 
 if TYPE_CHECKING:
@@ -191,10 +191,7 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
     if settings:
         kept_too = "a run keeps its settings, all but its budget and engine, or its scores would not be alike"
         what = f"{', '.join(settings)}: {kept_too}"
-        changed = {change.partition("=")[0].lstrip("+~") for change in changes}
-        kept = [word for word in manifest.overrides if word.partition("=")[0].lstrip("+~") not in changed]
-        own = [folder for folder in manifest.search_folders["conf"] if Path(folder) not in conf_dirs(None)]
-        again = command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
+        again = started_again(manifest, changes)
         raise UserError(Problem(what, "command line", f"start it again; what was asked is remembered: {again}"))
     config = {**manifest.config, "budget": {**manifest.config.get("budget", {})}}
     config["engine"] = {**manifest.config.get("engine", {"kind": "local"})}

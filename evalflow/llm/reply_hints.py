@@ -25,6 +25,7 @@ _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
     }
 )
 """Error texts of endpoints that refuse how a request asks for a typed reply."""
+_SUGGESTED = re.compile(r"\bjudge\.(?:mode=(?:json_schema|json|tools|md_json)\b|max_tokens=\d+)")
 
 
 def refused(mode: ReplyMode, role: str, message: str) -> str | None:
@@ -86,3 +87,9 @@ def more_tokens(role: str, completion: Completion, limit: int | None) -> str:
     """Return the override that allows longer replies; `limit` is the current limit."""
     used = completion.usage.output_tokens if completion.usage else 0
     return f"{role}.max_tokens={max(_MORE_TOKENS, 4 * (limit or used))}"
+
+
+def suggested(message: str) -> str | None:
+    """Return the override of the judge that an error's message suggests first, such as `judge.mode=md_json`."""
+    found = _SUGGESTED.search(message)
+    return found and found[0]

@@ -8,12 +8,13 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalflow.app.core.options import Catalogue, Option, options
 from evalflow.cli import run_command
-from evalflow.testing import Endpoint
+from evalflow.testing import Endpoint, Request
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,25 @@ def hints(text: str) -> Sequence[str]:
     lines = re.findall(r"(?:map it(?:, or another column)?|to add it, write a \+): (.*)$", text, re.MULTILINE)
     assert lines, f"no hint in: {text}"
     return [word for line in lines for word in shlex.split(line)]
+
+
+def test_a_name_of_several_groups_is_shown_by_each_command_that_is_proposed(said: Said) -> None:
+    commands = printed(said("show", "openai", code=2))
+    assert ["show", "judge/openai"] in commands
+    for words in commands:
+        said(*words)
+
+
+def test_a_mode_is_proposed_if_no_reply_could_be_read_in_this_one(said: Said) -> None:
+    def judge(request: Request) -> str | dict[str, Any]:
+        return "All is well." if "response_format" in request.body else {"reason": "polite", "score": 4}
+
+    with Endpoint(judge) as endpoint:
+        run = ("dataset=rag", "metric=coherence", "limit=2", "judge=vllm", "judge.model=m")
+        text = said(*run, f"judge.base_url={endpoint.url}", code=3)
+        [again] = [words for words in printed(text) if words[-1] == "judge.mode=md_json"]
+        assert "--retry-errors" not in text
+        said(*again)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")

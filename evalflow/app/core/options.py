@@ -133,8 +133,9 @@ def find_option(name: str, everything: Sequence[Option]) -> Option:
         before = f"{group}/" if group else ""
         raise UserError(unknown_name(f"nothing is called {name!r}", "command line", own, known, before=before))
     if len(matching) > 1:
-        choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
-        raise UserError(Problem(f"{name!r} is in several groups", "command line", f"say {choices}"))
+        choices = [command("show", f"{option.group}/{option.name}") for option in matching]
+        hint = "\n    ".join(["name the group:", *choices])
+        raise UserError(Problem(f"{name!r} is in several groups", "command line", hint))
     return matching[0]
 
 

@@ -28,7 +28,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
-from evalflow.paths import private_file, private_folder, shown, write_atomically
+from evalflow.paths import conf_dirs, private_file, private_folder, shown, write_atomically
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report.findings import exclusion_findings
@@ -292,6 +292,14 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
         where = str(given or LATEST)
         raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
     return SavedRun(folder, found, folder.path.name)
+
+
+def started_again(manifest: Manifest, changes: Sequence[str]) -> str:
+    """The command that starts a run like this one, with other values of the changed keys."""
+    changed = {change.partition("=")[0].lstrip("+~") for change in changes}
+    kept = [word for word in manifest.overrides if word.partition("=")[0].lstrip("+~") not in changed]
+    own = [folder for folder in manifest.search_folders["conf"] if Path(folder) not in conf_dirs(None)]
+    return command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
 
 
 def expect_two(a: SavedRun, b: SavedRun, another: Callable[[SavedRun], str] = lambda _: ANOTHER) -> None:
