@@ -32,10 +32,14 @@ class Manual:
 
     def __str__(self) -> str:
         lines = [line for part in self.text.split("\n\n") for line in (*textwrap.wrap(part, WIDTH), "")]
-        lines.append("examples:")
-        for words, about in self.examples:
-            lines += [f"  {program()} {words}", f"      {about}"]
-        return "\n".join([*lines, "", f"more: docs/{self.page}"] if self.page else lines)
+        return "\n".join([*lines, self.examples_of("")])
+
+    def examples_of(self, words: str) -> str:
+        """The examples that begin with these words, and the page with more; empty without an example."""
+        own = [example for example in self.examples if example[0].startswith(words)]
+        lines = [line for typed, about in own for line in (f"  {program()} {typed}", f"      {about}")]
+        more = ["", f"more: docs/{self.page}"] if self.page else []
+        return "\n".join(["examples:", *lines, *more]) if own else ""
 
 
 WIDTH = 80
@@ -269,6 +273,7 @@ MANUALS: dict[str, Manual] = {
             ("new metric politeness", "a rubric to fill in"),
             ("new metric my_faithfulness --from faithfulness", "a copy to change"),
             ("new dataset mine --path 'data/*.jsonl'", "a dataset of these files"),
+            ("new dataset mine --path cases.xlsx --sheet Answers", "a dataset of one sheet of a workbook"),
             ("new experiment nightly dataset=rag metric=faithfulness limit=20", "this run, as one file"),
         ),
         "experiments.md",

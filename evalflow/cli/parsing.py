@@ -135,7 +135,10 @@ class Verb:
     def declared(self, name: str) -> tuple[VerbParser, Work]:
         """Its parser with its arguments, and what carries it out."""
         parser = VerbParser.of(name, self.manual)
-        return parser, self.declare(parser)
+        work = self.declare(parser)
+        for action, own in parser.actions.items():
+            own.formatter_class, own.epilog = parser.formatter_class, self.manual.examples_of(f"{name} {action}")
+        return parser, work
 
 
 def is_override(word: str) -> bool:

@@ -292,7 +292,7 @@ def _new(parser: VerbParser) -> Work:
     metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
     dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
     dataset.add_argument("name")
-    path = "the data: .jsonl, .json, .csv, .parquet, .xlsx, a glob"
+    path = "the data: .jsonl, .json, .csv, .tsv, .parquet or .xlsx, or a glob"
     dataset.add_argument("--path", required=True, metavar="FILE", help=path)
     dataset.add_argument("--sheet", metavar="NAME", help="the sheet of a workbook; without it, its only one with rows")
 

@@ -40,6 +40,8 @@ def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytes
         (["check", "dataset=rag", "--help"], "--config-dir"),
         (["tiamat", "--help"], "TEST.json"),
         (["cache", "prune", "--help"], "--older-than"),
+        (["new", "dataset", "--help"], ".tsv"),
+        (["new", "dataset", "--help"], "new dataset mine --path 'data/*.jsonl'"),
     ],
     ids=" ".join,
 )
