@@ -228,6 +228,7 @@ def problems_of_absent(
         problems += invalid.problems
     unknown = {problem.what for problem in problems}
     misplaced = {problem.where for problem in problems}  # e.g. a field that cases do not have
+    misplaced |= {problem.key for problem in problems if problem.hint}  # the hint says how to write it
     for line in possible:
         key = keys[line]
         parts = key.split(".")
