@@ -230,14 +230,13 @@ def _field_of(name: str) -> str | None:
     """The field that the words of a name speak of; None if they speak of none or of several."""
     words = _words(name)
     fields = [field for field, own in _WORDS.items() if words & own]
-    if fields == ["id"]:
-        return "id" if words <= _WORDS["id"] else None  # `product id` is not the case's
+    if "id" in fields:  # `product id` is not the case's
+        return "id" if words <= _WORDS["id"] | _WORDS["question"] else None
     if words & _MEASURES:
         return None
-    texts = [field for field in fields if field != "id"]
-    if texts == ["answer", "reference"]:  # such as `the right answer that was expected`
+    if fields == ["answer", "reference"]:  # such as `the right answer that was expected`
         return "reference"
-    return texts[0] if len(texts) == 1 else None
+    return fields[0] if len(fields) == 1 else None
 
 
 def _snake_case(column: str) -> str:

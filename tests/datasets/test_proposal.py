@@ -32,6 +32,8 @@ from evalflow.datasets.proposal import USUAL, other_contexts, propose_fields
                 "contexts": "KB snippet",
             },
         ),
+        (["Frage ID", "User question"], {"id": "Frage ID", "question": "User question"}),
+        (["answer no", "the answer"], {"answer": "the answer"}),
         (["Question score", "answer_tokens", "product id", "bot name", "expected topics"], {}),
         (["the bot's answer", "another answer", "expected answer"], {"reference": "expected answer"}),
         (["response", "first answer"], {"answer": "response"}),
