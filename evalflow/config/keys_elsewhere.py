@@ -1,4 +1,4 @@
-"""Find where a key that other tools have belongs here."""
+"""Say what evalflow calls a key that other tools have."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ _OF_MODELS: Mapping[str, str] = {
     **{name: name for name in ("api_key_env", "attempts", "base_url", "max_tokens", "model", "temperature")},
 }
 """Keys of judges and targets, by what other tools call them."""
+_MODELS = ("judge", "target")
 _FOLDERS = frozenset({"out", "outdir", "output", "output_dir", "output_path", "outputs", "results_dir", "save_to"})
 _REPORTS = frozenset({"csv", "export", "format", "html", "json", "junit", "markdown", "report", "results", "save"})
 
@@ -46,18 +47,22 @@ def key_elsewhere(typed: str, values: Mapping[str, object]) -> Problem | None:
     `values` are those of the configuration without it. The nearest spelling would suggest an unrelated key.
     """
     key, _, value = typed.partition("=")
-    where, what = "command line", f"unknown key {key}"
+    if (found := _meaning(key, value, values)) is None:
+        return None
+    hint, right = found
+    return Problem(f"unknown key {key}", "command line", hint, meant=None if right is None else Meant((typed,), right))
+
+
+def _meaning(key: str, value: str, values: Mapping[str, object]) -> tuple[str, tuple[str, ...] | None] | None:
+    """Return a hint, and what to write instead if that is clear; None if the key means nothing in other tools."""
     if key.partition(".")[0] in _REPORTS:
-        hint = (
-            f"each run writes report.html, results.csv, summary.json and junit.xml; {command('open')} shows the report"
-        )
-        return Problem(what, where, hint, meant=Meant((typed,), ()))
+        files = "each run writes report.html, results.csv, summary.json and junit.xml"
+        return f"{files}; {command('open')} shows the report", ()
     if key in _FOLDERS:
         hint = "each run writes its reports into a folder of outputs/; hydra.run.dir=FOLDER chooses another one"
-        folder = not Path(value).suffix and value
-        return Problem(what, where, hint, meant=Meant((typed,), (f"hydra.run.dir={value}",)) if folder else None)
+        return hint, (f"hydra.run.dir={value}",) if value and not Path(value).suffix else None
     if own := _OF_RUNS.get(key):
-        return Problem(what, where, f"write {own}={value}", meant=Meant((typed,), (f"{own}={value}",)))
+        return f"write {own}={value}", (f"{own}={value}",)
     own = _OF_MODELS.get(key, key)
     first = own.partition(".")[0]
     parts = [part for part in SINGLE_SELECT if first in as_map(values.get(part))]
@@ -65,9 +70,8 @@ def key_elsewhere(typed: str, values: Mapping[str, object]) -> Problem | None:
     shown = "VARIABLE" if own == "api_key_env" else value
     if parts:
         written = [f"{part}.{own}={shown}" for part in parts]
-        meant = Meant((typed,), (written[0],)) if len(parts) == 1 and shown == value else None
-        return Problem(what, where, f"it is a key of a part of the run: {' or '.join(written)}", meant=meant)
+        is_clear = len(parts) == 1 and shown == value
+        return f"it is a key of a part of the run: {' or '.join(written)}", tuple(written) if is_clear else None
     if key in _OF_MODELS:
-        written = [f"judge.{own}={shown} with judge=openai", f"target.{own}={shown} with target=openai"]
-        return Problem(what, where, f"it is a key of a model: {', or '.join(written)}")
+        return f"it is a key of a model: {', or '.join(f'{of}.{own}={shown} with {of}=openai' for of in _MODELS)}", None
     return None

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from evalflow.values.jsonvalues import is_list, is_object
 
-WRAPPERS = ("content", "text", "value", "page_content", "message")
-"""Keys that say nothing of what their text is about."""
 _REPLIES = ("choices", "candidates", "generations", "output", "content", "parts")
 """Lists whose first item holds the text of a reply."""
 _SIMPLE = re.compile(r"[A-Za-z_]\w*")
@@ -23,12 +21,6 @@ class Leaf:
 
     keys: tuple[str | int, ...]
     value: object
-
-    @property
-    def name(self) -> str:
-        """The last key; of a wrapper such as `message.content` the first key that is none."""
-        names = [key for key in self.keys if isinstance(key, str)]
-        return next((name for name in reversed(names[1:]) if name not in WRAPPERS), names[-1])
 
     @property
     def path(self) -> str:
