@@ -14,9 +14,11 @@ its `pyproject.toml`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -34,11 +36,6 @@ def installed_points() -> EntryPoints:
 INSTALL = "the addons are not registered; in the checkout of evalflow: python -m pip install -e ."
 
 
-def has_own_points() -> bool:
-    """Whether the installation has evalflow's own entry points; one that is older than the code lacks them."""
-    return any(_package(point) == PACKAGE for point in installed_points().select(group="evalflow.verbs"))
-
-
 class Door(Generic[T]):
     """What can be chosen by name: evalflow's own, and what packages add as entry points of `evalflow.<role>s`.
 
@@ -48,7 +45,10 @@ class Door(Generic[T]):
     """
 
     def __init__(self, role: str, own: Mapping[str, T | str], where: str = "") -> None:
-        """Of `own`, a text is `module:name`, imported at its first use; `where` is where a user writes the name."""
+        """Of `own`, a text is `module:name`, imported at its first use.
+
+        `where` is where a user writes the name, for errors; by default in the key `<role>.kind`.
+        """
         self.role = role
         self.own = own
         self._where = where or f"{role}.kind"
@@ -84,7 +84,7 @@ class Door(Generic[T]):
         if own is not None:
             return own
         if name not in added:
-            hint = did_you_mean(name, {*self.own, *added}) if has_own_points() else INSTALL
+            hint = INSTALL if self.is_unregistered(name) else did_you_mean(name, {*self.own, *added})
             raise UserError(Problem(f"there is no {self._what} {name!r}", self._where, hint))
         try:
             return added[name].load()
@@ -93,6 +93,21 @@ class Door(Generic[T]):
         except Exception as error:
             what = f"the {self._what} {name!r} cannot be loaded from {_package(added[name])}: {error}"
             raise UserError(Problem(what, self._where, "reinstall or remove that package")) from error
+
+    def is_unregistered(self, name: str) -> bool:
+        """Whether the installation is older than the code, so that an unknown name may be right.
+
+        True if none of evalflow's own entry points is installed, or this one is in the checkout's pyproject.toml.
+        """
+        if not any(_package(point) == PACKAGE for point in installed_points().select(group="evalflow.verbs")):
+            return True
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        declared = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
+        return name in declared.get("project", {}).get("entry-points", {}).get(self._group, ())
+
+    @property
+    def _group(self) -> str:
+        return f"evalflow.{self.role}s"
 
     @property
     def _what(self) -> str:
@@ -107,7 +122,7 @@ class Door(Generic[T]):
     def _claimed(self, points: EntryPoints) -> dict[str, EntryPoint]:
         added: dict[str, EntryPoint] = {}
         problems: list[Problem] = []
-        for point in points.select(group=f"evalflow.{self.role}s"):
+        for point in points.select(group=self._group):
             other = "evalflow" if point.name in self.own else None
             other = _package(added[point.name]) if point.name in added else other
             if other:

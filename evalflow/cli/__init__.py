@@ -11,7 +11,7 @@ from dataclasses import replace
 from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
-from evalflow.doors import INSTALL, has_own_points
+from evalflow.doors import INSTALL
 from evalflow.errors import EvalflowError, Problem, UserError, of_memory, of_place, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
@@ -96,7 +96,7 @@ def _no_verb(words: list[str]) -> Problem:
     if words == words[:1] and words[0] in GROUPS:
         return Problem(what, "command line", f"write {words[0]}=NAME; `list {words[0]}` shows the names")
     problem = unknown_name(what, "command line", words[0], VERBS)
-    return problem if has_own_points() else replace(problem, hint=INSTALL, meant=None)
+    return replace(problem, hint=INSTALL, meant=None) if VERBS.is_unregistered(words[0]) else problem
 
 
 def _complain(error: EvalflowError) -> None:

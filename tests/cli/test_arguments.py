@@ -183,6 +183,21 @@ def test_an_installation_that_is_older_than_the_code_says_so(
         assert "the addons are not registered" in capsys.readouterr().err
 
 
+def test_an_installation_that_lacks_one_entry_point_of_the_checkout_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [
+        point for group in ("verbs", "judges") for point in doors.installed_points().select(group=f"evalflow.{group}")
+    ]
+    older = EntryPoints([point for point in own if point.name not in ("mcp", "embedded")])
+    monkeypatch.setattr(doors, "installed_points", lambda: older)
+    for words in (["mcp"], ["dataset=rag", "metric=faithfulness"]):
+        assert run_command(words) == 2
+        assert "the addons are not registered" in capsys.readouterr().err
+    assert run_command(["serv"]) == 2
+    assert "did you mean 'serve'?" in capsys.readouterr().err
+
+
 def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
