@@ -48,7 +48,7 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The operations, with their phrase in a sentence and their fields."""
-_PROGRAMS = {"javascript": "passes a script", "sql": "is a statement of SQL"}
+PROGRAMS = {"javascript": "passes a script", "sql": "is a statement of SQL"}
 """Operations that are edited as YAML, with their phrase in a sentence."""
 _FIRST, _OTHER = "not_contains", ""
 _LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another rule, as YAML"}
@@ -366,8 +366,8 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
     op = params.get("op")
     field = str(params.get("field") or "answer")
     subject = "The answer" if field == "answer" else field
-    if isinstance(op, str) and op in _PROGRAMS:
-        return f"{subject} {_PROGRAMS[op]}."
+    if isinstance(op, str) and op in PROGRAMS:
+        return f"{subject} {PROGRAMS[op]}."
     if not isinstance(op, str) or op not in OPERATIONS:
         return ""
     match op:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from evalflow.addons.studio.web.pages.check_cards import reason_in_words
 from evalflow.addons.studio.web.pages.check_fields import ParamFields, about_kind, in_words
-from evalflow.addons.studio.web.pages.rule_fields import rule_in_words
+from evalflow.addons.studio.web.pages.rule_fields import OPERATIONS, PROGRAMS, rule_in_words
 from evalflow.metrics.case_checks import PARAMS
 from evalflow.metrics.json_schema import json_equal
 from evalflow.metrics.rulebook import Operation
@@ -90,6 +90,11 @@ ODD: list[dict[str, Any]] = [
 ]
 KINDS = get_args(get_args(Operation)[0])
 RULES = [params for one in KINDS for params in one.model_config["json_schema_extra"]["examples"]]
+
+
+def test_every_operation_has_its_phrase() -> None:
+    known = [op for one in KINDS for op in get_args(one.model_fields["op"].annotation)]
+    assert sorted([*OPERATIONS, *PROGRAMS]) == sorted(known)
 
 
 @pytest.mark.usefixtures("_page")
