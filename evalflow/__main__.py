@@ -21,7 +21,7 @@ takes a fifth of a run's CPU to find next to nothing."""
 GONE = frozenset({errno.EPIPE, errno.EIO})
 """Error codes for output without a reader: a closed pipe, as with `head`, or a closed terminal."""
 
-SET_UP = "  hint: in the checkout of evalflow, `make demo` sets up .venv/; then: .venv/bin/python -m evalflow\n"
+SET_UP_HINT = "  hint: in the checkout of evalflow, `make demo` sets up .venv/; then: .venv/bin/python -m evalflow\n"
 FAULT = 5  # the exit code for unexpected errors
 MISTAKE = 2  # the exit code for what the user can mend
 
@@ -29,7 +29,9 @@ MISTAKE = 2  # the exit code for what the user can mend
 def main() -> None:
     """The console script: run the command line, and exit with its code."""
     if sys.version_info < (3, 11):  # noqa: UP036  # a checkout runs with any Python; pip refuses an old one by itself
-        sys.stderr.write(f"error: evalflow needs Python 3.11 or newer, and this is {sys.version.split()[0]}\n{SET_UP}")
+        sys.stderr.write(
+            f"error: evalflow needs Python 3.11 or newer, and this is {sys.version.split()[0]}\n{SET_UP_HINT}"
+        )
         sys.exit(MISTAKE)
     gc.set_threshold(*COLLECT_AFTER)
     with contextlib.suppress(FileNotFoundError):  # the working directory is gone
@@ -42,7 +44,7 @@ def main() -> None:
 
         code = run_command(sys.argv[1:])
     except ModuleNotFoundError as error:
-        code = _tell_missing(error)
+        code = _report_missing(error)
     except BaseException:  # Python's own exit code 1 would mean that a gate failed
         traceback.print_exc()
         code = FAULT
@@ -54,13 +56,14 @@ def main() -> None:
     sys.exit(code)
 
 
-def _tell_missing(error: ModuleNotFoundError) -> int:
-    """Say which package this Python lacks, as in a checkout before its set-up. Returns the exit code."""
-    package = (error.name or "").partition(".")[0]
-    if package in ("", "evalflow"):
+def _report_missing(error: ModuleNotFoundError) -> int:
+    """Print which package a checkout without its set-up lacks; another missing module is a fault. Returns the code."""
+    from evalflow.doors import has_own_points
+
+    if has_own_points():
         traceback.print_exc()
         return FAULT
-    sys.stderr.write(f"error: {sys.executable} has no package {package}, which evalflow needs\n{SET_UP}")
+    sys.stderr.write(f"error: {sys.executable} has no package {error.name}, which evalflow needs\n{SET_UP_HINT}")
     return MISTAKE
 
 

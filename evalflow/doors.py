@@ -14,7 +14,6 @@ its `pyproject.toml`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
@@ -34,6 +33,11 @@ def installed_points() -> EntryPoints:
 
 
 INSTALL = "the addons are not registered; in the checkout of evalflow: python -m pip install -e ."
+
+
+def has_own_points() -> bool:
+    """Whether evalflow is installed, with entry points of its own; a checkout before its set-up is not."""
+    return any(_package(point) == PACKAGE for point in installed_points().select(group="evalflow.verbs"))
 
 
 class Door(Generic[T]):
@@ -99,8 +103,10 @@ class Door(Generic[T]):
 
         True if none of evalflow's own entry points is installed, or this one is in the checkout's pyproject.toml.
         """
-        if not any(_package(point) == PACKAGE for point in installed_points().select(group="evalflow.verbs")):
+        if not has_own_points():
             return True
+        import tomllib
+
         project = Path(__file__).parents[1] / "pyproject.toml"
         declared = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
         return name in declared.get("project", {}).get("entry-points", {}).get(self._group, ())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
-from evalflow.doors import INSTALL
+from evalflow.doors import INSTALL, has_own_points
 from evalflow.errors import EvalflowError, Problem, UserError, of_memory, of_place, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
@@ -47,9 +47,9 @@ def run_command(arguments: Sequence[str]) -> int:
             return stop.code or 0
         traceback.print_exc()
         return EvalflowError.exit_code
-    except ModuleNotFoundError:  # told by the caller, who needs no package for that
-        raise
     except BaseException as error:  # Polars panics with one; Python would exit with 1, which means that a gate failed
+        if isinstance(error, ModuleNotFoundError) and not has_own_points():
+            raise  # for the caller, since nothing here can be printed without packages
         _tell_unexpected(error)
         return EvalflowError.exit_code
 

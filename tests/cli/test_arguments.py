@@ -247,3 +247,16 @@ def test_an_older_python_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         main()
     assert stop.value.code == 2
     assert "evalflow needs Python 3.11 or newer, and this is" in capsys.readouterr().err
+
+
+def test_a_missing_module_of_somebody_elses_verb_is_not_a_missing_set_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> Work:
+        raise ModuleNotFoundError("No module named 'their_dependency'", name="their_dependency")
+
+    replace(monkeypatch, "schema", broken)
+    assert run_command(["schema"]) == 5
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "make demo" not in said
