@@ -80,8 +80,9 @@ def test_a_page_ends_with_its_session_and_with_its_rights(server: PublicServer) 
             page = await asyncio.to_thread(server.open, vera, "/p/desk/runs" if "desk" in asked[1] else "/runs")
             async with server.socket(vera) as own:
                 assert await emit(own, "handshake", handshake(page)) == [True]
-                await asyncio.to_thread(change, *asked)
-                await received(own, "location.reload()")
+                async with asyncio.TaskGroup() as tasks:  # the server waits for answers to its pings meanwhile
+                    tasks.create_task(asyncio.to_thread(change, *asked))
+                    tasks.create_task(received(own, "location.reload()"))
                 while await emit(own, "ack", handshake(page)) != [False]:
                     await asyncio.sleep(0.1)  # until the server has deleted the page
             return vera
