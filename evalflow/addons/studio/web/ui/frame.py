@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Concatenate, Literal, ParamSpec
@@ -257,6 +258,7 @@ def add() -> None:
         return client.build_response(request, 404)
 
     app.add_exception_handler(404, missing)
+    logging.getLogger("nicegui").addFilter(_is_of_an_open_page)
     app.on_exception(_tell)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
     app.on_page_exception(_failed)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
 
@@ -266,6 +268,22 @@ def _tell(error: Exception) -> None:
     if isinstance(error, EvalflowError):
         with suppress(RuntimeError):  # the page is gone
             tell_fault(error)
+
+
+def _is_of_an_open_page(record: logging.LogRecord) -> bool:
+    """Drop errors of work that has nowhere to show its result: its page was left, and NiceGUI has deleted it."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, RuntimeError):
+        return True
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return not (frame.f_globals["__name__"].startswith("nicegui.") and _is_page_deleted())
+
+
+def _is_page_deleted() -> bool:
+    for slot in reversed(ui.context.slot_stack):
+        with suppress(RuntimeError):  # that element is gone, perhaps without its page
+            return slot.parent.client.is_deleted
+    return False
 
 
 def _failed(error: Exception) -> None:
