@@ -216,6 +216,10 @@ class _PersonalTurns:
         self._free = Semaphore(at_once)
         self.waiting = 0
 
+    async def begin(self) -> None:
+        """Take the first turn of a request; those after parts of its response are taken by `take`."""
+        await self.take()
+
     async def take(self) -> None:
         """Wait until one is free, and take it."""
         self.waiting += 1
@@ -237,8 +241,8 @@ class _PagesBuilt:
         self._number = 0
         self._is_none = Event()
 
-    async def begin(self, person: str) -> None:
-        """Count a page. Those of somebody who has opened many wait until no other is built, each for itself."""
+    async def wait(self, person: str) -> None:
+        """Count a page of a person. If they have opened many, wait until no other is being built."""
         if self._pace.delay(person) <= 0:
             await self._pace.wait(person)  # which counts it
         else:
@@ -246,11 +250,14 @@ class _PagesBuilt:
                 async with asyncio.timeout(LONGEST_GAP_S):
                     while self._number:
                         await self._is_none.wait()
+
+    def begin(self) -> None:
+        """Count a page that is being built."""
         self._number += 1
         self._is_none.clear()
 
     def end(self) -> None:
-        """Count a page no more."""
+        """Stop counting a page that was being built."""
         self._number -= 1
         if not self._number:
             self._is_none.set()
@@ -263,13 +270,18 @@ class _PageTurns(_PersonalTurns):
         super().__init__(1)
         self._person, self._building = person, building
 
-    async def take(self) -> None:
+    async def begin(self) -> None:
         await super().take()
         try:
-            await self._building.begin(self._person)
+            await self._building.wait(self._person)
         except asyncio.CancelledError:
             super().release()
             raise
+        self._building.begin()
+
+    async def take(self) -> None:
+        await super().take()
+        self._building.begin()
 
     def release(self) -> None:
         self._building.end()
@@ -284,7 +296,7 @@ class _RequestTurn:
         self._is_held = self._is_over = False
 
     async def begin(self) -> None:
-        await self._turns.take()
+        await self._turns.begin()
         self._is_held = True
 
     def end(self) -> None:
@@ -299,7 +311,8 @@ class _RequestTurn:
         is_start = message["type"] == "http.response.start"
         self._is_over |= is_start and _is_endless(message)
         if message.get("more_body", is_start) and not self._is_over:
-            await self.begin()
+            await self._turns.take()
+            self._is_held = True
 
 
 def _is_endless(start: Message) -> bool:

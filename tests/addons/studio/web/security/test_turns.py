@@ -177,10 +177,13 @@ async def test_one_page_of_a_person_is_built_and_whoever_opens_many_waits_until_
     monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
     begun, ends = list[str](), dict[str, asyncio.Event]()
 
-    async def build(scope: MutableMapping[str, Any], *_: Any) -> None:
+    async def build(scope: MutableMapping[str, Any], _: Any, send: Any) -> None:
         person = scope["state"]["workspace"].identify.key
         begun.append(person)
         await ends.setdefault(person, asyncio.Event()).wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for is_more in (True, False):
+            await send({"type": "http.response.body", "body": b"", "more_body": is_more})
 
     async def settle() -> list[str]:
         for _ in range(20):
