@@ -66,7 +66,7 @@ class Actor:
 
     @property
     def queue(self) -> str:
-        """Who waits for whom: all programs of a person for each other, and none of their pages for a program."""
+        """The key of the turns: a person's pages share one, all their tokens another."""
         return f"programs of {self.name}" if self.is_program else self.name
 
     def rights(self, project: int) -> frozenset[Right]:

@@ -73,7 +73,7 @@ def _tried(
 ) -> list[list[CheckTrial]]:
     payload = {"definition": _definition(space), "prompts": [str(one) for one in prompt_dirs()]}
     payload |= {"cases": packed(cases), "checks": checks}
-    with space.trials.turn(space.identify().queue):
+    with space.trials.turn(space.identify().name):
         try:
             found = _CHECKS.call(payload, LONGEST_S, "the trial")
         except LimitExceeded as error:

@@ -180,7 +180,7 @@ class Workspace:
         remembered: Cached values composed from conf/.
         rankings: Of the answers of runs that have ended.
         kinds: What checks know of the cases of runs that were estimated.
-        labelled: People's labels of them, as scores.
+        labelled: People's scores of the answers of runs that have ended.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
         trials, asks: The turns of people who try something, and who wait for a bot or judge.
@@ -254,11 +254,14 @@ class Workspace:
 
     async def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         """Run a function that calls a bot or a judge, in a thread with its own event loop, when it is its turn."""
-        alone = lambda: asyncio.run(work())  # noqa: E731
+
+        def alone() -> T:
+            return asyncio.run(work())
+
         return await to_thread.run_sync(self._in_turn, self.asks, alone, limiter=self.asking, abandon_on_cancel=True)
 
     def _in_turn(self, turns: TrialBudget, work: Callable[[], T]) -> T:
-        with turns.turn(self.identify().queue):
+        with turns.turn(self.identify().name):
             return work()
 
     def close(self) -> None:

@@ -118,7 +118,7 @@ def takes_turn(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
         actor = space.identify()
         if actor.user is None or _IN_TURN.get():
             return work(space, *args, **kwargs)
-        with space.computing.turn(actor.queue):
+        with space.computing.turn(actor.name):
             token = _IN_TURN.set(True)
             try:
                 return work(space, *args, **kwargs)

@@ -135,3 +135,25 @@ def test_of_what_computes_for_long_only_two_run_at_once_for_a_person_with_an_acc
             assert begun.acquire(timeout=60)
         may_go.set()
         assert [one.result() for one in asked].count(False) == refused
+
+
+@pytest.mark.parametrize("is_program", [False, True])
+@pytest.mark.anyio
+@ON_SQLITE
+async def test_a_person_and_their_programs_have_one_budget(space: Workspace, is_program: bool) -> None:
+    actor = Actor(1, "edda", roles={space.project_id: "editor"}, is_program=is_program)
+    spent = TrialBudget(seconds_of_person=0.0)
+    with spent.turn("edda"):
+        pass
+    own = replace(space, identify=lambda: actor, trials=spent, asks=spent, computing=spent)
+
+    async def nothing() -> None:
+        return None
+
+    for attempt in (lambda: try_checks(own, ROW), lambda: takes_turn(bool)(own)):
+        with pytest.raises(TooManyTrialsError):
+            attempt()
+    with pytest.raises(TooManyTrialsError):
+        await own.render(bool)
+    with pytest.raises(TooManyTrialsError):
+        await own.ask(nothing)

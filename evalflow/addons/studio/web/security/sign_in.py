@@ -169,7 +169,7 @@ async def _refuse(connection: HTTPConnection, scope: Scope, receive: Receive, se
 
 
 def redirect(path: str) -> Response:
-    """Send the browser to another page, this time only."""
+    """A redirect that browsers do not remember."""
     from starlette.responses import RedirectResponse
 
     return RedirectResponse(path, 303, {"Cache-Control": "no-store"})
