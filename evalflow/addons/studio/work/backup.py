@@ -53,7 +53,10 @@ def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
             target = private_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             snapshot = take_snapshot(url or f"sqlite:///{root / OWN_FOLDER / _FILE}", Path(work) / _DATABASE)
             about = {"format": FORMAT, "evalflow": __version__, "snapshot": asdict(snapshot)}
-            with os.fdopen(target, "wb") as out, tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
+            with (
+                os.fdopen(target, "wb") as out,
+                tarfile.open(fileobj=out, mode="w:gz", compresslevel=6, dereference=True) as archive,
+            ):
                 _add_text(archive, _ABOUT, json.dumps(about))
                 _add(archive, Path(work) / _DATABASE, _DATABASE)
                 for path, name in _files(root):
@@ -125,9 +128,9 @@ def restore(file: Path, url: str | None) -> Snapshot:
 
 
 def _own_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """A member, if `backup` could have written it: it writes neither absolute names nor links."""
-    if member.name.startswith(("/", "\\")) or not (member.isfile() or member.isdir()):
-        raise tarfile.ReadError(f"{member.name!r} is an absolute path, a link or a device")
+    """A member, if `backup` could have written it, now or before it stored hard links as files."""
+    if member.name.startswith(("/", "\\")) or not (member.isfile() or member.isdir() or member.islnk()):
+        raise tarfile.ReadError(f"{member.name!r} is an absolute path, a symbolic link or a device")
     return member
 
 

@@ -112,6 +112,33 @@ def test_a_workspace_in_use_is_restored_elsewhere(
         assert list(empty.iterdir()) == []
 
 
+def test_files_with_several_names_are_restored_under_each(tmp_path: Path, go: Callable[[str], Path]) -> None:
+    """Tools that copy or deduplicate folders make hard links."""
+    before = go("before")
+    with closing(open_workspace()) as space:
+        fill(space)
+    (before / "outputs" / "runs" / "r1" / "same.jsonl").hardlink_to(before / "outputs" / "runs" / "r1" / "scores.jsonl")
+    back_up(tmp_path / "backup.tar.gz", None)
+    with tarfile.open(tmp_path / "backup.tar.gz") as archive:
+        assert all(member.isreg() for member in archive)
+    after = go("after")
+    restore(tmp_path / "backup.tar.gz", None)
+    for name in ("same.jsonl", "scores.jsonl"):
+        assert (after / "outputs" / "runs" / "r1" / name).read_text(encoding="utf-8") == JOURNAL
+
+
+def test_a_hard_link_within_an_archive_is_restored(tmp_path: Path, go: Callable[[str], Path]) -> None:
+    go("before")
+    with closing(open_workspace()) as space:
+        fill(space)
+    back_up(tmp_path / "good.tar.gz", None)
+    link = _member("outputs/runs/r1/same.jsonl", tarfile.LNKTYPE, "outputs/runs/r1/scores.jsonl")
+    _with_member(tmp_path / "good.tar.gz", tmp_path / "linked.tar.gz", link)
+    after = go("after")
+    restore(tmp_path / "linked.tar.gz", None)
+    assert (after / "outputs" / "runs" / "r1" / "same.jsonl").read_text(encoding="utf-8") == JOURNAL
+
+
 def test_a_backup_of_an_older_schema_is_migrated(
     tmp_path: Path, go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +248,13 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.T
     return member
 
 
+def _with_member(file: Path, to: Path, member: tarfile.TarInfo) -> None:
+    with tarfile.open(file) as good, tarfile.open(to, "w:gz") as made:
+        for one in good:
+            made.addfile(one, good.extractfile(one))
+        made.addfile(member)
+
+
 @pytest.mark.parametrize(
     "member",
     [
@@ -241,10 +275,7 @@ def test_an_archive_that_leads_elsewhere_is_refused(
         pass
     back_up(tmp_path / "good.tar.gz", None)
     empty = go("empty")
-    with tarfile.open(tmp_path / "good.tar.gz") as good, tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as bad:
-        for one in good:
-            bad.addfile(one, good.extractfile(one))
-        bad.addfile(member)
+    _with_member(tmp_path / "good.tar.gz", tmp_path / "bad.tar.gz", member)
     with pytest.raises(UserError, match=re.escape(member.name)) as error:
         restore(tmp_path / "bad.tar.gz", None)
     assert error.value.problems[0].hint == "name another file"
