@@ -111,7 +111,7 @@ def state(connection: Connection, dataset: int) -> tuple[object, ...]:
     """What tells the cases of a dataset now from those that it had at another time, without reading their bodies."""
     of = cases.c
     versions = func.count(), func.max(of.id), func.sum(of.version), func.max(of.updated_at)
-    return tuple(connection.execute(select(*versions).where(of.dataset_id == dataset)).one())
+    return dataset, *connection.execute(select(*versions).where(of.dataset_id == dataset)).one()
 
 
 def get(connection: Connection, dataset: int, case: int) -> Row | None:

@@ -78,16 +78,16 @@ def bring_back(connection: Connection, kind: Kind, content: Mapping[str, Any], o
 
 
 def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
-    """Restore cases of a dataset."""
+    """Restore cases of a dataset. They have changed now, since the dataset did not have them before: see `state`."""
     ours = cases.c.dataset_id == dataset
     last = connection.scalar(select(func.max(cases.c.position)).where(ours))
     taken = set(connection.scalars(select(cases.c.position).where(ours)))
-    after = -1 if last is None else last
+    after, moment = -1 if last is None else last, now()
     for row in rows:
         values = {key: value for key, value in row.items() if key not in ("id", "tags")}
         if row["position"] in taken:  # a case was added meanwhile
             values["position"] = after = max(after, *(one["position"] for one in rows)) + 1
-        values |= {"dataset_id": dataset, "has_example": has_example(row["body"])}
+        values |= {"dataset_id": dataset, "has_example": has_example(row["body"]), "updated_at": moment}
         relate(connection, {add(connection, cases, values): row})
 
 

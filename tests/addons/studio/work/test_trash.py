@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from evalflow.addons.studio.store import cases as stored_cases
 from evalflow.addons.studio.store import trash
 from evalflow.addons.studio.work import bots, cases, datasets, judges, metrics, projects
+from evalflow.addons.studio.work.datasets import own_row
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.trash import restore
@@ -62,6 +64,23 @@ def test_cases_come_back_to_their_place_with_their_tags(space: Workspace) -> Non
     of_dataset = datasets.delete_dataset(space, "questions", datasets.get_dataset(space, "questions").version)
     restore(space, of_dataset)
     assert [row["id"] for row in cases.case_rows(space, "questions")] == keys
+
+
+def test_other_cases_have_another_state_also_if_they_were_deleted_before(space: Workspace) -> None:
+    """SQLite gives the ids of deleted rows to new ones."""
+    for name in ("questions", "others"):
+        datasets.create_dataset(space, name)
+    dataset, other = (own_row(space, name)["id"] for name in ("questions", "others"))
+    assert space.read(stored_cases.state, dataset) != space.read(stored_cases.state, other)
+    rows = [{"key": key, "question": key, "body": {"id": key, "question": key}, "tags": []} for key in "xyz"]
+    with space.database.writing() as connection:
+        stored_cases.append(connection, dataset, rows)
+    *_, y, z = (row.id for row in cases.list_cases(space, "questions").items)
+    deleted = cases.delete_cases(space, "questions", [z])
+    before = space.read(stored_cases.state, dataset)
+    cases.delete_cases(space, "questions", [y])
+    restore(space, deleted.trash)
+    assert space.read(stored_cases.state, dataset) != before
 
 
 def test_what_was_deleted_long_ago_is_forgotten_by_the_next_deletion(space: Workspace) -> None:
