@@ -276,16 +276,17 @@ def _results_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] |
     with _scores_of(space, run_id, thresholds) as scores:
         if row.state in ENDED and any(one.get("n_labels") for one in row.facts.get("summary", ())):
             key = (row.id, row.version, *scores.limits)
-            scores = replace(scores, people=space.labelled.get(key, lambda: _people(row, scores, thresholds)))
+            try:
+                people = space.labelled.get(key, lambda: _people(row, scores, thresholds))
+            except (UserError, OSError) as error:
+                log.warning("labels of %s cannot be read, so its scores count: %s", row.run_id, error)
+            else:
+                scores = replace(scores, people=people)
         yield scores
 
 
 def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] | None) -> People:
-    try:
-        found = people_of_run(open_run(RunFolder(row.path)), thresholds)
-    except (UserError, OSError) as error:
-        log.warning("labels of %s cannot be read, so its scores count: %s", row.run_id, error)
-        return {}
+    found = people_of_run(open_run(RunFolder(row.path)), thresholds)
     people: dict[tuple[int, str], PeopleScore] = {}
     rows = [] if found is None else found.to_dicts()
     places = scores.places({one["case_id"] for one in rows})

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 import pytest
 
 import evalflow
-from evalflow.addons.studio.work import bot_home, comparing
+from evalflow.addons.studio.work import bot_home, comparing, scores
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.scores import ScoreFilter, distribution, order_results, read_results
-from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.space import Recent, Workspace
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.report.gate_sentences import gates_once
@@ -201,6 +201,20 @@ def test_the_failed_and_the_worst_cases_are_those_of_people_where_they_labelled(
     tried = read_results(asked.space, run, high, {"grade": 1.0})
     assert len(tried) > len(rows) / 2
     assert all(row.cells["grade"].passed is False for row in tried)
+
+
+def test_labels_that_could_not_be_read_once_are_read_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    space, run = replace(asked.space, labelled=Recent(1)), asked.runs[0]
+    places = order_results(asked.space, run, sort="input")
+    with monkeypatch.context() as patch:
+        patch.setattr(scores, "people_of_run", fail)
+        judged = read_results(space, run, places)
+    assert not any(cell.is_by_people for row in judged for cell in row.cells.values())
+    read_again = read_results(space, run, places)
+    assert any(cell.is_by_people for row in read_again for cell in row.cells.values())
 
 
 def test_a_run_of_a_tag_is_neither_last_time_nor_a_point_of_the_trend(asked: Asked) -> None:
