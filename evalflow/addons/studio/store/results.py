@@ -126,28 +126,32 @@ def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence
     limits, found = _limits(run), dict[int, Sequence[Any]]()
     for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
         counted = [(row["metric"], *_counted(run, limits, row)) for row in rows]
-        passed = [one for _, _, one in counted]
+        passed = [one for *_, one in counted]
         means = [
             score if scales[metric] else 1 - score
-            for metric, score, _ in counted
+            for metric, score, *_ in counted
             if score is not None and metric in scales
         ]
         counts = _FAILED * passed.count(False) + passed.count(True)
-        errors = sum(row["status"] == "error" for row in rows)
+        errors = sum(status == "error" for _, _, status, _ in counted)
         found[position] = position, counts, errors, sum(means) / len(means) if means else None
     return found
 
 
 def _counted(
     run: RunScores, limits: Mapping[tuple[str, str | None], Limit], row: Row
-) -> tuple[float | None, bool | None]:
-    """The score that counts, and whether it passes; as `counted_score` and `counted_pass` of the core."""
+) -> tuple[float | None, str, bool | None]:
+    """The score that counts, its status, and whether it passes; as `counted_score` and `counted_pass` of the core.
+
+    A judge's error stays one, as in `cases --failed`, also if people labelled the answer.
+    """
     limit = limits.get((row["metric"], row["judge"])) if row["score"] is not None else None
     people = run.people.get((row["position"], row["metric"]))
     if people is not None:
-        return people.score, people.passed if limit is not None else None
+        status = "error" if row["status"] == "error" else "undefined" if people.score is None else "scored"
+        return people.score, status, people.passed if limit is not None else None
     passed = None if limit is None else passes(row["score"], limit.value, higher_is_better=limit.higher)
-    return row["score"], passed
+    return row["score"], row["status"], passed
 
 
 def _limits(run: RunScores) -> Mapping[tuple[str, str | None], Limit]:
@@ -223,8 +227,7 @@ def _labelled_matching(run: RunScores, wanted: ScoreFilter) -> Iterator[int]:
     limits = _limits(run)
     for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
         for row in rows:
-            score, passed = _counted(run, limits, row)
-            status = "undefined" if score is None and row["status"] == "scored" else row["status"]
+            score, status, passed = _counted(run, limits, row)
             if (
                 wanted.metric in (None, row["metric"])
                 and wanted.status in (None, status)
@@ -269,14 +272,11 @@ def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
 
 def _cell(run: RunScores, rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
     counted = [_counted(run, limits, row) for row in rows]
-    passed = [one for _, one in counted if one is not None]
+    passed = [one for *_, one in counted if one is not None]
     people = run.people.get((rows[0]["position"], rows[0]["metric"]))
-    status = next((row["status"] for row in rows if row["status"] != "scored"), "scored")
-    if people is not None:
-        status = "undefined" if people.score is None else "scored"
     return ResultCell(
-        score=_mean([score for score, _ in counted]),
-        status=status,
+        score=_mean([score for score, *_ in counted]),
+        status=next((status for _, status, _ in counted if status != "scored"), "scored"),
         passed=all(passed) if passed else None,
         n=len(rows),
         is_by_people=people is not None,

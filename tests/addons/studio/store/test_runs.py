@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from evalflow.addons.studio.store import Database, open_database, runs, scores
-from evalflow.addons.studio.store.results import ResultOrder, positions_in_order, rank_answers
-from evalflow.addons.studio.store.scores import Limit, RunScores, ScoreFilter
+from evalflow.addons.studio.store.results import ResultOrder, positions_in_order, rank_answers, result_rows
+from evalflow.addons.studio.store.scores import Limit, PeopleScore, RunScores, ScoreFilter
 from evalflow.errors import InfrastructureError
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
@@ -163,6 +163,19 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
         for order in (ResultOrder("input"), ResultOrder("worst"), ResultOrder("low", "b")):
             assert sorted(positions_in_order(found, wanted, order, lambda: ranking)) == sorted({i for i, _ in seen})
     assert seen == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
+
+
+def test_the_table_and_its_filters_agree_on_a_labelled_answer_with_an_error(database: Database, run: int) -> None:
+    """The error stays one, as in `cases --failed`."""
+    people = {(0, "a"): PeopleScore(1.0, passed=True), (1, "a"): PeopleScore(None, None)}
+    with database.reading() as connection:
+        labelled = RunScores(connection, run, LIMITS, people)
+        for state in ("scored", "error", "undefined"):
+            wanted = ScoreFilter(metric="a", status=state)
+            found = positions_in_order(labelled, wanted, ResultOrder("input"), lambda: rank_answers(labelled, {}))
+            shown = {row.position for row in result_rows(labelled, range(30)) if row.cells["a"].status == state}
+            assert set(found) == shown
+            assert (0 in shown, 1 in shown) == (state == "error", state == "undefined")
 
 
 def test_shared_cases_differ_if_any_answer_to_them_does(database: Database) -> None:
