@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import Bot, get_bot
@@ -33,6 +33,8 @@ from evalflow.values.jsonvalues import as_map, is_mapping
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
 """By kind, the files of conf/ that a bot inherits from, so that every key has its default value."""
 
+T = TypeVar("T")
+
 
 class CountedRows:
     """Rows that are read again by each iteration, and counted."""
@@ -45,12 +47,18 @@ class CountedRows:
     ) -> None:
         self._read = read
         self._count = count
-        self.lines = lines or (lambda: map(json_line, self))
-        """Reads the rows as JSON lines."""
+        self._lines = lines or (lambda: map(json_line, read()))
 
     def __iter__(self) -> Iterator[Mapping[str, object]]:
+        return self._counted(self._read())
+
+    def lines(self) -> Iterator[str]:
+        """Read the rows as JSON lines."""
+        return self._counted(self._lines())
+
+    def _counted(self, rows: Iterable[T]) -> Iterator[T]:
         count = 0
-        for row in self._read():
+        for row in rows:
             yield row
             count += 1
         self._count = count

@@ -12,6 +12,7 @@ import pytest
 from evalflow.addons.studio.work import bots, cases, datasets, metrics, runs
 from evalflow.addons.studio.work.case_choice import LeftOutCases
 from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.planned_runs import plan
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.assemble import composed_settings
@@ -60,6 +61,14 @@ def test_what_is_taken_and_left_out_is_counted_before_and_kept_with_the_run(
     assert run.request == wanted
     assert runs.left_out_of(space, run.run_id) == found
     assert runs.create_run(space, runs.changed_request(run)).progress.expected == taken
+
+
+def test_the_cases_that_were_written_are_counted(space: Workspace, request_: RunRequest, tmp_path: Path) -> None:
+    """Somebody may add cases between the plan and its files."""
+    planned = plan(space, request_)
+    cases.add_case(space, "fees", {"id": "late", "question": "q?", "answer": "x"})
+    planned.freeze(tmp_path / "frozen")
+    assert planned.counts == {"fees": 7}
 
 
 def test_the_snapshot_repeats_the_choice_on_the_command_line(space: Workspace, request_: RunRequest) -> None:
