@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -126,6 +127,49 @@ def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
         return deepcopy(dict(storable))
     with as_user_errors(()):
         return _contents(OmegaConf.create(dict(storable)), resolve=True)
+
+
+_REFERENCE = re.compile(r"(?<!\\)\$\{\s*(?P<dots>\.*)(?P<key>[^${}:]+?)\s*\}")
+"""An OmegaConf reference to another key, such as `${target.model}` or `${.model}`, and not to a resolver."""
+
+
+def self_contained(storable: Mapping[str, object]) -> dict[str, object]:
+    """Return `Composed.storable` with a copy of the unresolved value in place of each reference to another key.
+
+    Any part can then be replaced. References to environment variables stay, since their values may be secret.
+    """
+    return {key: _copied(storable, value, (key,)) for key, value in storable.items()}
+
+
+def _copied(storable: Mapping[str, object], value: object, path: tuple[str, ...]) -> object:
+    match value:
+        case str() if "${" in value:
+            return _dereferenced(storable, value, path)
+        case Mapping():
+            return {key: _copied(storable, one, (*path, str(key))) for key, one in as_map(value).items()}
+        case list():
+            return [_copied(storable, one, (*path, str(index))) for index, one in enumerate(as_list(value))]
+        case _:
+            return value
+
+
+def _dereferenced(storable: Mapping[str, object], text: str, path: tuple[str, ...]) -> object:
+    def meant(reference: re.Match[str]) -> object:
+        start = path[: -len(reference["dots"])] if reference["dots"] else ()
+        target = (*start, *filter(None, re.split(r"[.\[\]]", reference["key"])))
+        here: object = storable
+        for step in target:
+            inside = as_map(here) or {str(index): one for index, one in enumerate(as_list(here))}
+            if step not in inside:
+                return reference[0]
+            here = inside[step]
+        return _copied(storable, here, target)
+
+    if whole := _REFERENCE.fullmatch(text):
+        return meant(whole)
+    again = _REFERENCE.sub(lambda reference: str(meant(reference)), text)
+    # A key may itself have a reference in it: `${models.${target.model}}`.
+    return text if again == text else _copied(storable, again, path)
 
 
 def _refers(value: object) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -81,11 +82,13 @@ class Labelled:
     endpoint: Endpoint
     grouped: bool
     metric: str
+    words: Sequence[str] = ()
 
     def run(self) -> CompletedProcess[str]:
         own = ("path=cases.jsonl", "fields=null", "labels_of=null", *(() if self.grouped else ("group=null",)))
         data = (f"dataset.rag.{word}" for word in own)
-        return self.program("dataset=rag", *data, f"metric={self.metric}", *judge_arguments(self.endpoint.url))
+        judged = (f"metric={self.metric}", *(self.words or judge_arguments(self.endpoint.url)))
+        return self.program("dataset=rag", *data, *judged)
 
     def align(self, *more: str) -> CompletedProcess[str]:
         return self.program("align", self.metric, "--labels", "labels.jsonl", *more)
@@ -150,6 +153,36 @@ def test_a_judge_that_learns_is_written_and_used(program: Program) -> None:
         )
         assert again.returncode == 0, again.stderr
         assert program.manifest["metrics"]["coherence"]["version"] == before + 1
+
+
+def test_a_judge_that_is_named_by_the_bot_scores_again_and_no_secret_is_stored(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOT_ADDRESS_KEY", "hush-hush-hush")
+    with Endpoint(ignoring) as endpoint:
+        bot = ("generate=missing", "target=openai", "target.model=bot", f"target.base_url={endpoint.url}")
+        secret = "${oc.env:BOT_ADDRESS_KEY}"
+        named = ("judge=target", f"judge.parameters={{user: '{secret}'}}", "target.api_key_env=null")
+        own = ("metric.coherence.judge={name: '${target.model} again'}",)
+        own += ("embedder=openai", "embedder.base_url=${target.base_url}")
+        made = replace(labelled(program, endpoint), words=(*bot, *named, *own))
+        ran = made.run()
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        done = made.align("--json")
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert json.loads(done.stdout)["scored"] == 45
+        before, after = (config_of(folder) for folder in sorted(program.folder.glob("outputs/runs/*"))[-2:])
+        assert before["judge"]["model"] == "${target.model}"
+        assert (after["target"], after["judge"]["model"]) == ({"kind": "recorded"}, "bot")
+        assert after["judge"]["parameters"] == before["judge"]["parameters"] == {"user": secret}
+        assert after["metric"]["coherence"]["judge"]["name"] == "bot again"
+        assert after["embedder"]["base_url"] == endpoint.url
+        stored = [file for file in program.folder.rglob("*") if file.is_file()]
+        assert not [file for file in stored if b"hush-hush-hush" in file.read_bytes()]
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
 
 
 def test_a_judge_that_does_not_learn_changes_nothing(program: Program) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.config.load import compose
+from evalflow.config.load import compose, resolved, self_contained
 from evalflow.errors import Problem, UserError
 
 pytestmark = pytest.mark.slow
@@ -78,3 +78,31 @@ def test_the_escape_in_double_quotes(refused: Refused, tmp_path: Path) -> None:
     assert problem.hint == "in double quotes a backslash is written \\\\; in single quotes as it is"
     (tmp_path / "conf/metric/price.yaml").write_text(FILES["metric/price.yaml"] + 'description: "\\\\${AMOUNT}"\n')
     assert compose(WORDS, tmp_path / "conf").values["metric"]["price"]["description"] == "${AMOUNT}"
+
+
+def test_a_part_can_be_replaced_after_references_to_it_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("K1_KEY", "hush")
+    bot = {"model": "m-${version}", "url": "http://127.0.0.1/${.model}", "headers": {"key": "${oc.env:K1_KEY}"}}
+    storable: dict[str, object] = {
+        "version": 3,
+        "target": {**bot, "limits": [1, "${version}"]},
+        "judge": {
+            "model": "${target.model}",
+            "name": "a ${target.model} of ${..target.url}",
+            "n": "${target.limits[1]}",
+        },
+        "embedder": {"headers": "${target.headers}", "cost": r"\${target.model}", "model": "${oc.env:ABSENT,x}"},
+        "metric": {"own": {"name": "${target.${which}}"}},
+        "which": "model",
+    }
+    copied = self_contained(storable)
+    address = "http://127.0.0.1/m-3"
+    assert copied["judge"] == {"model": "m-3", "name": f"a m-3 of {address}", "n": 3}
+    assert copied["embedder"] == {
+        "headers": {"key": "${oc.env:K1_KEY}"},
+        "cost": r"\${target.model}",
+        "model": "${oc.env:ABSENT,x}",
+    }
+    assert copied["metric"] == {"own": {"name": "m-3"}}
+    assert resolved(copied) == resolved(storable)
+    assert "hush" not in str(copied)

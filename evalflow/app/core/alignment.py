@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -272,18 +271,23 @@ def rescoring(
         case_to_row(replace(case, id=names[key], labels=None, group=case.group or key[0]))
         for key, case, _ in _answers(run, lesson, answers)
     ]
-    storable = deepcopy(manifest.config)
+    from evalflow.config.load import self_contained  # late, as in `composed_of`
+
+    key = manifest.metrics[lesson.metric].key
+    # Other parts may name what is replaced here, such as the model of the target.
+    storable: dict[str, Any] = self_contained(
+        {**manifest.config, "metric": {**manifest.config["metric"], key: {**config, "gate": None}}}
+    )
     nothing = ("limit", "sample", "stop", "baseline", "objective", "gate", "copy_to")
     storable |= {"generate": False, **dict.fromkeys(nothing)}
     if storable["target"]["kind"] != "recorded":
-        # Its judge may be the target's own model, which an interpolation names.
-        storable |= {"judge": deepcopy(composed_of(manifest).values["judge"]), "target": {"kind": "recorded"}}
+        storable["target"] = {"kind": "recorded"}
     storable["repeats"]["target"] = 1
     if requests is not None:
         storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
     path = str(keep_cases(rows, folder / "cases") if folder else keep_cases(rows))
     storable["dataset"] = {dataset: {"path": path, "allow_irregular": True}}
-    storable["metric"] = {manifest.metrics[lesson.metric].key: {**config, "gate": None}}
+    storable["metric"] = {key: storable["metric"][key]}
     composed = composed_of(manifest.model_copy(update={"config": storable}))
     run_id = folder.name if folder else new_run_id([f"dataset={dataset}", f"metric={lesson.metric}"])
     folder = folder or Path("outputs", "runs", run_id).absolute()
