@@ -39,9 +39,9 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     return 0
 
 
-def examined(overrides: Sequence[str], config_dir: Path | None, *see: Callable[[Case], None]) -> Inspection:
-    """What a run would be; UserError if it would be refused before its first request. Each of `see` gets every case."""
-    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)), see=see)
+def examined(overrides: Sequence[str], config_dir: Path | None, *on_case: Callable[[Case], None]) -> Inspection:
+    """What a run would be; UserError if it would be refused before its first request. `on_case` get every case."""
+    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)), on_case=on_case)
     if found.parts.settings.run.baseline is not None:
         described(found)  # raises if the baseline is not a run to compare with
     return found

@@ -16,7 +16,7 @@ from evalflow.records import Case
 from evalflow.values.jsonvalues import is_mapping, is_sequence
 
 _KEPT = 1000
-"""The most cases that are kept, since every one may take kilobytes."""
+"""The most cases that are kept, and about the most kinds, since each may take kilobytes."""
 _OF_ANSWERS = ("finish_reason", "thoughts", "full_answer")
 """Variables that are read as parts of a recorded answer."""
 
@@ -43,14 +43,15 @@ class CaseKinds:
         notes: Mapping[str, ReadingNotes],
         *,
         each: bool = False,
-        see: Sequence[Callable[[Case], None]] = (),
+        on_case: Sequence[Callable[[Case], None]] = (),
     ) -> Iterator[Counted]:
         """The first cases of each kind, in order, then another one that stands for the rest of its kind.
 
-        With `each` these are all cases, since some check reads more of them than their kind. What is known is not read
-        again, unless there are functions that must `see` all cases; the caller promises that the cases are the same.
+        With `each` these are all cases, since some check reads more of them than their kind; so are those that follow
+        too many kinds. What is known is not read again, unless there are functions `on_case`, which get every case; the
+        caller promises that the cases are the same.
         """
-        if self._known is not None and not each and not see:
+        if self._known is not None and not each and not on_case:
             yield from self._known
             return
         seen, repeated, known = set[int](), list[Case](), list[Counted]()
@@ -60,9 +61,9 @@ class CaseKinds:
             if digest in seen and len(repeated) < SHOWN:
                 repeated.append(case)
             seen.add(digest)
-            for call in see:
+            for call in on_case:
                 call(case)
-            kind = None if each else _kind(case)
+            kind = None if each or len(counts) > _KEPT else _kind(case)
             if kind is not None:
                 counts[kind] = number = counts.get(kind, 0) + 1
                 if number > SHOWN:
@@ -98,7 +99,10 @@ def _binds_alike(metric: Metric) -> bool:
 
 
 def _kind(case: Case) -> Hashable | None:
-    """What checks can see of a case: which fields it has, and their forms. None for one that is checked by itself."""
+    """Return what checks read of a case: which fields it has, and their forms; None for one that is checked by itself.
+
+    Whatever a check before the run reads of a case must be in it, or `suffice` must be false for that run.
+    """
     alone = case.checks, case.labels, case.scenario, case.failure
     if any(value is not None for value in alone) or not case.vars.keys().isdisjoint(_OF_ANSWERS):
         return None

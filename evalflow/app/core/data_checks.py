@@ -36,7 +36,10 @@ GENERATED = ("answer", "actual")  # the fields that a live target can fill; the 
 
 
 class DataChecks:
-    """Checks every case, or one for several like it, with little memory."""
+    """Checks every case, or one for several of its kind, with little memory.
+
+    What it reads of a case must be in `_kind` of `case_kinds`.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

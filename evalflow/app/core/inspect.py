@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.assemble import Parts
@@ -116,10 +116,10 @@ class Inspection:
         return self.draw.pick(self.offered)
 
 
-def inspect(parts: Parts, kinds: CaseKinds | None = None, see: Sequence[Callable[[Case], None]] = ()) -> Inspection:
+def inspect(parts: Parts, kinds: CaseKinds | None = None, on_case: Sequence[Callable[[Case], None]] = ()) -> Inspection:
     """Read all data and run all checks; nothing is sent. UserError lists every problem found.
 
-    `kinds` are known from another run of the same cases, or are filled for the next one. Each of `see` gets every case.
+    `kinds` are known from another run of the same cases, or are filled for the next one. `on_case` get every case.
     """
     run = parts.settings.run
     complete = None
@@ -130,8 +130,10 @@ def inspect(parts: Parts, kinds: CaseKinds | None = None, see: Sequence[Callable
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
-    kinds, see = kinds or CaseKinds(), see if run.sample is None else (*see, found.draw.offer)
-    for case, times in kinds.of(found.offered, found.offered.notes, each=not suffice(parts), see=see):
+    kinds = kinds or CaseKinds()
+    if run.sample is not None:
+        on_case = (*on_case, found.draw.offer)
+    for case, times in kinds.of(found.offered, found.offered.notes, each=not suffice(parts), on_case=on_case):
         checks.add(case, times)
         scenarios.add(case, times)
         questions.add(case, times)
@@ -293,6 +295,7 @@ class Estimator:
         self.problems: list[Problem] = []
         self.unsure: dict[tuple[str, int], Problem] = {}
         self._rounds = 0
+        self._schema_lengths: dict[type[BaseModel], int] = {}
         self._once = self._preparation()
 
     def add(self, case: Case) -> None:
@@ -358,7 +361,7 @@ class Estimator:
             for judge, config, put, certain in self._asked(pair, ask):
                 if judge.info.remote:
                     drawn = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
-                    _add_calls(total, _length(put), reply, times * drawn, config, certain=certain and ask.certain)
+                    _add_calls(total, self._length(put), reply, times * drawn, config, certain=certain and ask.certain)
         by_batch = sum(bool(getattr(config, "batch", False)) for _, config in self._parts.asked(pair))
         in_turn = isinstance(self._parts.settings.judges[pair.metric.name], CascadeConfig)
         return len({ask.step for ask in asks if ask.certain and not ask.embeds}) * (
@@ -412,9 +415,17 @@ class Estimator:
                 continue
             _, config = self._parts.asked(pair)[0]
             for ask in asks:
-                _add_calls(once, _length(ask), (BRIEF, WORDY), 1, config, getattr(config, "price", None))
+                _add_calls(once, self._length(ask), (BRIEF, WORDY), 1, config, getattr(config, "price", None))
         once.preparing = once.requests
         return once
+
+    def _length(self, ask: Ask) -> int:
+        if not ask.messages:  # texts to embed
+            return sum(len(str(item)) for item in ask.items or ())
+        model = ask.reply_model
+        if model not in self._schema_lengths:
+            self._schema_lengths[model] = len(str(model.model_json_schema()))
+        return self._schema_lengths[model] + len(ask.text)
 
 
 def _add_calls(
@@ -449,17 +460,6 @@ def _add_calls(
     else:
         total.cost_usd_low += price.cost(low * least, brief * least)
         total.cost_usd_high += price.cost(high * times, wordy * times)
-
-
-def _length(ask: Ask) -> int:
-    if not ask.messages:  # texts to embed
-        return sum(len(str(item)) for item in ask.items or ())
-    return _schema_length(ask.reply_model) + len(ask.text)
-
-
-@lru_cache(maxsize=100)
-def _schema_length(model: type[BaseModel]) -> int:
-    return len(str(model.model_json_schema()))
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:

@@ -13,6 +13,7 @@ from evalflow.app.core import inspect as inspecting
 from evalflow.app.core.case_kinds import CaseKinds
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.errors import UserError
+from evalflow.records import Case
 from tests.app.conftest import Lab
 
 PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/a"}}]}
@@ -110,3 +111,11 @@ def test_cases_of_too_many_kinds_are_not_kept(lab: Lab) -> None:
     Path(data["path"]).write_text("{}\n")
     with pytest.raises(UserError, match="empty"):
         inspect(lab.parts({"d": data}, ["exact_match"]), kinds)
+
+
+def test_no_more_kinds_are_remembered_than_cases() -> None:
+    kinds = (Case(index=n, id=str(n), dataset="d", vars={f"part_{n}": n}) for n in range(1002))
+    alike = [Case(index=n, id=str(n), dataset="d", vars={"part_0": n}) for n in range(1002, 1102)]
+    assert [(int(case.id), times) for case, times in CaseKinds().of([*kinds, *alike], {})] == [
+        (n, 1) for n in range(1102)
+    ]
