@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -33,9 +33,6 @@ MAX_REPLY = 32 * 1024**2
 
 _WHOLE = 2**20
 """Maximum size of a body that aiohttp writes in one piece; it warns about longer ones that are not files."""
-
-_SENT_AGAIN = frozenset({"GET", "PUT"})
-"""The methods whose requests aiohttp would resend."""
 
 JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
@@ -144,6 +141,7 @@ class HttpTransport:
         networks: Networks | None = None,
     ) -> None:
         self._base_url = base_url
+        self._address = lru_cache(maxsize=64)(partial(_address, base_url))
         self._api_key = api_key
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
@@ -180,11 +178,12 @@ class HttpTransport:
         session = self._session or self._connect()
         async with session.request(
             request.method,
-            _address(self._base_url, request.path),
+            self._address(request.path),
             data=body if body is None or len(body) <= _WHOLE else BytesIO(body),
             headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
             allow_redirects=False,
-            middlewares=[_one_try] if request.method in _SENT_AGAIN else None,
+            # aiohttp itself never resends a POST.
+            middlewares=None if request.method == "POST" else [_one_try],
         ) as response:
             content = response.content
             is_whole = content.is_eof()  # a short reply that arrived together with its head
@@ -236,7 +235,6 @@ class HttpTransport:
         return headers
 
 
-@lru_cache(maxsize=64)
 def _address(base_url: str, path: str) -> URL:
     """Return the address of a path below the base URL, with the base URL's query at the end."""
     from yarl import URL
