@@ -1,4 +1,4 @@
-"""The configuration of a run's engine, batches, OpenTelemetry export and other observers; the kinds of both."""
+"""The configuration of a run's engine, batches, OpenTelemetry export and other observers; their kinds."""
 
 from __future__ import annotations
 

@@ -369,10 +369,10 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         answers = labelled_scores(run.scores(), frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
         people[folder] = people_of(answers, nothing_to_score(frame))
         if n := partly_labelled(answers):
-            are = "has answers" if n == 1 else "have answers"
+            have = "has" if n == 1 else "have"
             notes.append(
-                f"{run.name}: {counted(n, 'labelled case')} {are} without a label; the labels of the others stand for "
-                "all answers of the case"
+                f"{run.name}: {counted(n, 'labelled case')} {have} several answers, not all of them labelled; the "
+                "mean of the labelled ones counts for the case"
             )
         why_not = unusable_labels(answers, frame)
         unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}

@@ -278,8 +278,8 @@ class Catalogue:
 
         def fits(metric: Option) -> bool:
             others = [need for need in metric.needs if need != "answer"]
-            is_open = "answer" not in metric.needs or not _OF_ANY_SHAPE.isdisjoint(others)
-            return not is_open and all(_has(case, need, demo=False) for case in cases for need in others)
+            compares_texts = "answer" in metric.needs and _OF_ANY_SHAPE.isdisjoint(others)
+            return compares_texts and all(_has(case, need, demo=False) for case in cases for need in others)
 
         fitting = [metric for metric in metrics if self.keyless(metric) and fits(metric)]
         if not fitting:

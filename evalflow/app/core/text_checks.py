@@ -1,4 +1,4 @@
-"""Check the texts of cases before a run: questions, parts that judges cannot see, and scripts that none supports."""
+"""Check the texts of cases before a run: questions, parts that judges cannot see, and unsupported scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _NO_TEXT = "target.prompt gives it an empty message"
 
 
 class QuestionChecks:
-    """Checks every case, or one for several like it. A dataset with `allow_irregular` may lack questions."""
+    """Checks every case, or one for several of its kind. A dataset with `allow_irregular` may lack questions.
+
+    What it reads of a case must be in `_kind` of `case_kinds`.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -81,7 +84,7 @@ _EXCERPT = 500  # characters of each text used to detect its script
 
 
 class ScriptChecks:
-    """Checks every case, or one for several in the same script; Latin letters, which all support, are skipped."""
+    """Checks every case, or one for several like it; Latin letters, which all support, are skipped."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
