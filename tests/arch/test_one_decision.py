@@ -55,7 +55,7 @@ SAYS = {
 }
 """Modules that use words of verdicts for something else, or only show them."""
 COMPARES = {
-    "addons/studio/store/scores.py": "a filter by score",
+    **dict.fromkeys(("addons/studio/store/results.py", "addons/studio/store/scores.py"), "a filter by score"),
     "addons/studio/web/ui/grading.py": "the ends of a scale",
     "report/comparison_sentences.py": "how an interval is phrased whose ends have different signs",
     "report/charts.py": "the ends of a scale",
