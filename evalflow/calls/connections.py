@@ -245,9 +245,8 @@ class Connections:
 
     def _hint(self) -> str:
         listed = "; ".join(map(str, self.listed))
-        return (
-            f"the connections are: {listed}" if listed else "there is no connection yet; the server's owner makes them"
-        )
+        known = f"the connections are: {listed}" if listed else "there is no connection yet"
+        return f"{known}; the server's owner adds them on the page Connections"
 
 
 def _key_of(variable: str | None) -> str:

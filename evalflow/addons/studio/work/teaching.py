@@ -65,7 +65,8 @@ class JudgeTeaching:
     """What it takes to teach the judge of a metric, and what came of it.
 
     Attributes:
-        why_not: Why it cannot be taught by these labels; empty if it can, and then all else is there.
+        why_not: Why it cannot be taught; empty if it can, and then all else is there.
+        next_step: What to do if it cannot be taught; may be empty.
         learning, held_out: Labelled answers to learn from, and to measure with.
         calls: All of the judge; `questions` of them are sent at once, before the run. `cost_usd` is at most of the run.
         run: The run of the measurement, if one was started with these labels.
@@ -76,6 +77,7 @@ class JudgeTeaching:
 
     metric: str
     why_not: str = ""
+    next_step: str = ""
     learning: int = 0
     held_out: int = 0
     examples: Sequence[ShownExample] = ()
@@ -101,9 +103,9 @@ def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
         try:
             found.append(_teaching(space, _planned(space, review, run, metric.name)))
         except UserError as error:
-            found.append(
-                JudgeTeaching(metric.name, "; ".join(dict.fromkeys(problem.what for problem in error.problems)))
-            )
+            why = "; ".join(dict.fromkeys(problem.what for problem in error.problems))
+            hints = "; ".join(dict.fromkeys(problem.hint for problem in error.problems if problem.hint))
+            found.append(JudgeTeaching(metric.name, why, hints))
     return found
 
 

@@ -25,6 +25,7 @@ from evalflow.addons.studio.work.review_desk import next_item, submit_item
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.calls.connections import Connections
 from evalflow.testing import Endpoint, Request
 from tests.addons.studio.work.test_reviews import add_people, person
 from tests.cli.test_align import STYLES, examples_in, following, ignoring, style
@@ -139,6 +140,17 @@ def test_the_model_of_a_live_bot_is_taught_to_judge_without_asking_the_bot_again
         assert all(request.schema is not None for request in endpoint.requests[asked:])
         teaching.save_taught(eve, "r", METRIC)
         assert get_metric(eve, BOT, METRIC).definition["version"] == 2
+
+
+def test_a_judge_whose_address_has_no_connection_is_told_with_the_next_step(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Endpoint(following) as endpoint:
+        eve = reviewed(space, endpoint.url)
+        monkeypatch.setattr(type(eve), "allowed", Connections(()))
+        [plan] = teaching.teachings(eve, "r")
+    assert "no connection" in plan.why_not
+    assert plan.next_step == "there is no connection yet; the server's owner adds them on the page Connections"
 
 
 def test_a_judge_that_does_not_get_better_is_not_saved(space: Workspace) -> None:

@@ -26,6 +26,7 @@ from evalflow.addons.studio.web.ui.parts import (
     tell,
     text,
 )
+from evalflow.addons.studio.web.ui.parts import sentence as sentence_of
 from evalflow.addons.studio.work import reviews, teaching
 from evalflow.addons.studio.work.reruns import ChangeableMetric, changeable_metrics
 from evalflow.addons.studio.work.reviews import Review
@@ -73,7 +74,8 @@ def _cards(
         with ui.element("section").classes("card stack").props(f'aria-label="{titles[one.metric]}"'):
             text(titles[one.metric], "h2")
             if one.why_not:
-                message("This judge cannot be taught by these labels.", f"{one.why_not}.")
+                said = " ".join(sentence_of(part) for part in (one.why_not, one.next_step) if part)
+                message("This judge cannot be taught yet.", said)
                 continue
             _plan(one)
             if one.found is not None:
