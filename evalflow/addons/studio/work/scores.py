@@ -270,19 +270,33 @@ def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | 
 def _results_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
     """The scores of a run with people's, which count in the table of results.
 
-    The facts of a run say whether it has labels. If these cannot be read, its page says why, and the scores count.
+    If the labels cannot be read, the scores count, and `labels_fault` says why.
     """
     row = run_row(space, run_id)
     with _scores_of(space, run_id, thresholds) as scores:
-        if row.state in ENDED and any(one.get("n_labels") for one in row.facts.get("summary", ())):
-            key = (row.id, row.version, *scores.limits)
-            try:
-                people = space.labelled.get(key, lambda: _people(row, scores, thresholds))
-            except (UserError, OSError) as error:
-                log.warning("labels of %s cannot be read, so its scores count: %s", row.run_id, error)
-            else:
-                scores = replace(scores, people=people)
-        yield scores
+        people, _ = _labels(space, row, scores, thresholds)
+        yield replace(scores, people=people)
+
+
+@requires("read")
+def labels_fault(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> str:
+    """Why people's labels cannot be read, so that they do not count in the results; empty if they can."""
+    with _scores_of(space, run_id, thresholds) as scores:
+        return _labels(space, run_row(space, run_id), scores, thresholds)[1]
+
+
+def _labels(
+    space: Workspace, row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] | None
+) -> tuple[People, str]:
+    """People's labels, and why they cannot be read; the facts of a run say whether it has any."""
+    if row.state not in ENDED or not any(one.get("n_labels") for one in row.facts.get("summary", ())):
+        return {}, ""
+    key = (row.id, row.version, *scores.limits)
+    try:
+        return space.labelled.get(key, lambda: _people(row, scores, thresholds)), ""
+    except (UserError, OSError) as error:
+        log.warning("labels of %s cannot be read, so its scores count: %s", row.run_id, error)
+        return {}, str(error)
 
 
 def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] | None) -> People:

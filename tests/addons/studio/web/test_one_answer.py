@@ -18,8 +18,9 @@ import pytest
 import evalflow
 from evalflow.addons.studio.work import bot_home, comparing, scores
 from evalflow.addons.studio.work.runs import get_run
-from evalflow.addons.studio.work.scores import ScoreFilter, distribution, order_results, read_results
+from evalflow.addons.studio.work.scores import ScoreFilter, distribution, labels_fault, order_results, read_results
 from evalflow.addons.studio.work.space import Recent, Workspace
+from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.report.gate_sentences import gates_once
@@ -215,6 +216,22 @@ def test_labels_that_could_not_be_read_once_are_read_again(asked: Asked, monkeyp
     assert not any(cell.is_by_people for row in judged for cell in row.cells.values())
     read_again = read_results(space, run, places)
     assert any(cell.is_by_people for row in read_again for cell in row.cells.values())
+
+
+def test_labels_that_cannot_be_read_are_told_and_the_scores_count(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, tried = asked.runs[0], {"grade": 0.123}
+
+    def missing(*_: object) -> None:
+        raise UserError(Problem("the labels are gone", "labels.csv", "label them again"))
+
+    assert labels_fault(asked.space, run) == ""
+    monkeypatch.setattr(scores, "people_of_run", missing)
+    assert "the labels are gone" in labels_fault(asked.space, run, tried)
+    rows = read_results(asked.space, run, order_results(asked.space, run, thresholds=tried), tried)
+    assert rows
+    assert not any(cell.is_by_people for row in rows for cell in row.cells.values())
 
 
 def test_a_run_of_a_tag_is_neither_last_time_nor_a_point_of_the_trend(asked: Asked) -> None:
