@@ -144,6 +144,8 @@ def _project_menu(place: Place) -> None:
                 text(project.title, "span")
             if project.name == here:
                 anchor.props('aria-current="true"')
+        if here and may("admin"):
+            _entry("", f"/projects/{here}", place, "Invite somebody").classes("apart")
         _entry("Projects", "/projects", place, "All projects").classes("apart")
 
 
