@@ -10,6 +10,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.nicegui_core import TextElement
+from evalflow.addons.studio.web.pages.metric_prompt import shared_texts
 from evalflow.addons.studio.web.pages.metrics import GraphDrawing
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
@@ -63,9 +64,19 @@ def add() -> None:
             GraphDrawing(found.definition)
             with section("YAML", "As its file has it, read-only."):
                 text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
+            shared = await to_thread.run_sync(_shared, found.prompts)
             for name, source in found.prompts.items():
                 with section(name, "A prompt template, read-only."):
                     text(source, "pre", "card code-block").props("tabindex=0")
+                    if shared[name]:
+                        with fold("Shared texts that it includes"):
+                            for part, content in shared[name].items():
+                                text(part.rpartition("/")[2].removesuffix(".jinja"), "h3")
+                                text(content, "pre", "card code-block").props("tabindex=0")
+
+
+def _shared(prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {name: shared_texts(name, source) for name, source in prompts.items()}
 
 
 class _Library:

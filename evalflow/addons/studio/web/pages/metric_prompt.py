@@ -112,7 +112,7 @@ def _codes(prompt: str) -> Iterator[str]:
             start = None
 
 
-def _included(file: str, prompt: str) -> dict[str, str]:
+def shared_texts(file: str, prompt: str) -> dict[str, str]:
     """The templates that a prompt includes, imports or extends, and those of these, by name; UserError on a fault."""
     prompts = Prompts(prompt_dirs(), {file: prompt}, isolated=True)
     return {part: prompts.source(part) for part in prompts.parts(file) if part != file}
@@ -174,7 +174,7 @@ class PromptField:
         """Show what the prompt includes, and offer to write it out, so that it can be changed for this metric alone."""
         shown = str(self.field.value or "")
         try:
-            found, fault = await to_thread.run_sync(_included, self.file, shown), ""
+            found, fault = await to_thread.run_sync(shared_texts, self.file, shown), ""
         except UserError as error:
             found, fault = {}, str(error.problems[0])
         self._texts.clear()

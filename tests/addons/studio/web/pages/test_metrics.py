@@ -241,6 +241,8 @@ def test_a_graph_is_drawn_beside_its_yaml_and_examples_can_be_saved(visit: Visit
     define(pages, "grapher")
     page = visit("/library/answerability")
     assert "├─ fully → tries  asks answerability/reaction.jinja" in page.locator(".graph pre").inner_text()
+    page.get_by_text("Shared texts that it includes").first.click()
+    page.get_by_role("heading", name="prompt", exact=True).first.wait_for()
     for name in ("Several criteria", "SQL", "A decision graph"):
         page = visit("/bots/grapher/metrics/new")
         page.get_by_text("Kind: G-Eval").click()
