@@ -14,7 +14,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import confirmation, dialog, offer_undo, open_once, question
 from evalflow.addons.studio.web.ui.faults import tell_fault
-from evalflow.addons.studio.web.ui.naming import TagField
+from evalflow.addons.studio.web.ui.naming import TagCounts, TagField, tag_options
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
     address,
@@ -39,8 +39,6 @@ from evalflow.report.wording import counted, joined
 
 PAGE_SIZE = 50
 T = TypeVar("T")
-Tags = Sequence[tuple[str, int]]
-"""Tags, with how many cases have each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def number_of(digits: str) -> int:
 class CaseBrowser(Generic[T]):
     """The search fields, the table and the pager."""
 
-    def __init__(self, dataset: str, tags: Tags, search: CaseSearch) -> None:
+    def __init__(self, dataset: str, tags: TagCounts, search: CaseSearch) -> None:
         self._dataset = dataset
         self._search = search if search.tag in dict(tags) else replace(search, tag="")
         self._found: FoundCases[T] = FoundCases([], 0, 0)
@@ -93,9 +91,7 @@ class CaseBrowser(Generic[T]):
         with ui.element("div").classes("filters"):
             self._text = forms.line(forms.About("Search", "Words of the question, or an id.", "refund"), search.text)
             self._text.props("debounce=300 clearable type=search")
-            self._tag = forms.pick(
-                forms.About("Tag", "Only cases with this tag."), _tag_options(tags), self._search.tag
-            )
+            self._tag = forms.pick(forms.About("Tag", "Only cases with this tag."), tag_options(tags), self._search.tag)
             self._state = self._state_field()
         self._text.on_value_change(self._filtered)
         self._tag.on_value_change(self._filtered)
@@ -171,14 +167,10 @@ class CaseBrowser(Generic[T]):
             await self.refresh()
 
 
-def _tag_options(tags: Tags) -> dict[str, str]:
-    return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
-
-
 class CaseList(CaseBrowser[cases.StoredCase]):
     """The cases of a dataset of the workspace, which can be selected and changed."""
 
-    def __init__(self, workspace: Workspace, dataset: str, tags: Tags, search: CaseSearch) -> None:
+    def __init__(self, workspace: Workspace, dataset: str, tags: TagCounts, search: CaseSearch) -> None:
         self._workspace = workspace
         self._selected: set[int] = set()
         super().__init__(dataset, tags, search)
@@ -209,7 +201,7 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         await super()._filtered()
 
     async def _changed(self) -> None:
-        options = _tag_options(await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset))
+        options = tag_options(await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset))
         if self._tag.value not in options:
             self._tag.value = ""
         self._tag.options = options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.nicegui_core import ValueElement
 from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.naming import TagCounts, tag_options
 from evalflow.addons.studio.web.ui.parts import AddressQuery, button, text
 from evalflow.addons.studio.work.scores import ScoreFilter
 
@@ -25,8 +26,6 @@ _STATUSES = {
     "undefined": "Undefined",
     "skipped": "Skipped",
 }
-Tags = Sequence[tuple[str, int]]
-"""Tags, with how many answers have each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class FilterBar:
     """The fields above the results; `query` is their state."""
 
     def __init__(
-        self, query: ResultQuery, metrics: Mapping[str, str], tags: Tags, on_change: Callable[[], Awaitable[None]]
+        self, query: ResultQuery, metrics: Mapping[str, str], tags: TagCounts, on_change: Callable[[], Awaitable[None]]
     ) -> None:
         self._on_change = on_change
         self._fields: dict[str, ValueElement[Any]] = {}
@@ -91,16 +90,16 @@ class FilterBar:
             self._line("Search", "search", "question, answer or id", query)
             self._select("Metric", "metric", _metric_options(metrics), query)
             self._select("Result", "status", _STATUSES, query)
-            self._select("Tag", "tag", _tag_options(tags), query)
+            self._select("Tag", "tag", tag_options(tags), query)
             self._line("Score from", "low", "0", query)
             self._line("to", "high", "1", query)
             self._select("Order", "sort", _orders(metrics), query)
             button("Clear", self.clear, kind="quiet")
         self.query = self._read()
 
-    def offer(self, metrics: Mapping[str, str], tags: Tags) -> None:
+    def offer(self, metrics: Mapping[str, str], tags: TagCounts) -> None:
         """Change the options and keep the choices."""
-        offered = {"metric": _metric_options(metrics), "tag": _tag_options(tags), "sort": _orders(metrics)}
+        offered = {"metric": _metric_options(metrics), "tag": tag_options(tags), "sort": _orders(metrics)}
         for name, options in offered.items():
             field = cast("ui.select", self._fields[name])
             chosen = str(field.value or "")
@@ -158,10 +157,6 @@ class FilterBar:
 
 def _metric_options(metrics: Mapping[str, str]) -> dict[str, str]:
     return {"": "All metrics", **metrics}
-
-
-def _tag_options(tags: Tags) -> dict[str, str]:
-    return {"": "All tags", **{name: f"{name} ({n:,})" for name, n in tags}}
 
 
 def _orders(metrics: Mapping[str, str]) -> dict[str, str]:

@@ -87,6 +87,15 @@ class TitleField:
         self._fold.set_text(f"Identifier: {self.name or 'from the name'}")
 
 
+TagCounts = Sequence[tuple[str, int]]
+"""Tags, with how many cases or answers have each."""
+
+
+def tag_options(tags: TagCounts) -> dict[str, str]:
+    """The options of a filter by tag."""
+    return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
+
+
 _TAGS = forms.About("Tags", "Choose, or type and press Enter. Sub-tags with >: User Issues > Hallucination.")
 
 
