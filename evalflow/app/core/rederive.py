@@ -39,6 +39,7 @@ from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
 from evalflow.summary.summarise import Summary
+from evalflow.summary.verdicts import too_many_errors
 from evalflow.values.jsonvalues import is_object, text_at
 
 Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
@@ -215,12 +216,14 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
     followed: list[Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))["followed"] if labelled else []
     found = Summary(table, summary["details"])
+    states, allowed = run.manifest.scores, run.rules.settings.run.max_error_rate
     _, gates = evaluate_run_gates(run, run.rules, found, run.scores(), run.cases, labelled=labelled)
     return {
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "excluded": [one for one in summary["details"] if "excluded" in one and one["tag"] is None],
         "gates": json.loads(json_line(gates)),
+        "too_many_errors": too_many_errors(states["error"], sum(states.values()), allowed),
         "followed": followed,
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,

@@ -95,9 +95,9 @@ class Run:
         message: Why it failed, in words.
         facts: What its scores mean, once it has ended: `metrics` (see `MetricInRun`), `summary` (rows of all cases
             together, as in summary.json), `excluded` (the details of results that people took out), `gates`,
-            `followed` (other runs whose labels are of equal answers: dataset, metric, run), `datasets`, `taken` (see
-            `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds), `seed`, `provider_savings`
-            (in words what providers' own caches saved).
+            `too_many_errors` (whether they make it inconclusive), `followed` (other runs whose labels are of equal
+            answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
+            that changed declared thresholds), `seed`, `provider_savings` (in words what providers' own caches saved).
     """
 
     run_id: str

@@ -245,6 +245,16 @@ def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: 
     wait(page, "Start again uses the current bot and metrics")
 
 
+def test_errors_that_the_run_allows_are_not_why_it_is_inconclusive(visit: Visit, bot: Bot, pages: Server) -> None:
+    options = {"max_error_rate": 0.5, "gate": {"good": {"mean": ">= 0.5"}}}
+    path = start(pages, options=options, title="Allows errors")
+    page = visit(path)
+    seen(page, "Gate undecided: good mean >= 0.5.")
+    seen(page, "3 scored")
+    assert ask(pages, "GET", path)["exit_code"] == 3
+    assert page.get_by_text("The run is inconclusive").count() == 0
+
+
 def test_a_new_run_is_filled_in_from_the_last_one_of_the_bot(visit: Visit, bot: Bot, pages: Server) -> None:
     finished(visit, pages)
     page = visit("/runs/new?bot=helper")
