@@ -15,6 +15,7 @@ from evalflow.report.wording import (
     joined,
     number,
     percent,
+    plain_statistic,
     series_name,
     varying,
     who_scored,
@@ -95,7 +96,7 @@ def numbers_table(
         lower = "lower is better" if directions.get(row.metric) == "lower_is_better" else ""
         name = "cases that pass everything" if row.metric == CASES else row.metric
         statistic = "" if row.metric == CASES or row.statistic == "mean" else row.statistic
-        below = joined(statistic.replace("_", " "), lower, series_name(row, parts))
+        below = joined(plain_statistic(statistic), lower, series_name(row, parts))
         value, *others = number_cells(row)
         cells.append(((name, below) if below else name, value, *grades[place : place + 1], *others))
     own = [SCALE] if grades else []

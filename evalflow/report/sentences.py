@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from evalflow.records import CASES
-from evalflow.report.wording import bracketed, counted, interval, number, percent, who_scored
+from evalflow.report.wording import bracketed, counted, interval, number, percent, plain_statistic, who_scored
 from evalflow.summary.finding import is_corrected, judge_alone
 from evalflow.summary.rows import SummaryRow
 
@@ -87,7 +87,7 @@ def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, abou
         return RunSentence(row, found, ends, said_by(row), "", more, about)
     if row.value is None:
         return RunSentence(row, f"{named(row.metric)}: nothing could be scored", more=more, about=about)
-    how = "on average" if statistic == "mean" else statistic.replace("_", " ")
+    how = "on average" if statistic == "mean" else plain_statistic(statistic)
     ends = "" if row.ci_low is None else interval(row.ci_low, row.ci_high, _short)
     found = f"{named(row.metric)}: {_short(row.value)} {how}"
     return RunSentence(row, found, ends, said_by(row), "", more, about)

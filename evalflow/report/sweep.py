@@ -42,6 +42,7 @@ from evalflow.report.wording import (
     number,
     p_value,
     percent,
+    plain_statistic,
     print_indented,
     rank_range,
     series_name,
@@ -297,7 +298,7 @@ def _statistic(board: Leaderboard) -> str:
     """The statistic's usual name; empty for a plain mean."""
     if board.statistic == "mean":
         return "accuracy" if "accuracy" in board.also else ""
-    return board.statistic.replace("_", " ")
+    return plain_statistic(board.statistic)
 
 
 def _cases(board: Leaderboard) -> str:

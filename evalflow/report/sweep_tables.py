@@ -30,6 +30,7 @@ from evalflow.report.wording import (
     literal,
     number,
     percent,
+    plain_statistic,
     table_of,
     without_means_of_figures,
 )
@@ -78,7 +79,7 @@ def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> 
     lower = "lower is better" if config.get("direction") == "lower_is_better" else ""
     if row.metric == CASES:
         return joined("cases that pass everything", dataset)
-    statistic = "" if row.statistic == "mean" else row.statistic.replace("_", " ")
+    statistic = "" if row.statistic == "mean" else plain_statistic(row.statistic)
     return joined(about.titles.get(row.metric, row.metric), statistic, dataset, lower)
 
 

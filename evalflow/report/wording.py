@@ -109,6 +109,12 @@ def p_value(value: float | None) -> str:
     return f"{value:.3f}" if value >= _LEAST else "<.001"
 
 
+def plain_statistic(name: str) -> str:
+    """A statistic in words, such as `pass rate`; the class or label in its brackets is unchanged."""
+    statistic, bracket, label = name.partition("[")
+    return f"{statistic.replace('_', ' ')}{bracket}{label}"
+
+
 def percent(value: float | None) -> str:
     """A share in whole percent, with one decimal if rounding would give 0 % or 100 %."""
     if value is None:

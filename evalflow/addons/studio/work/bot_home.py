@@ -19,6 +19,7 @@ from evalflow.addons.studio.work.comparing import (
 from evalflow.addons.studio.work.runs import Run, list_runs
 from evalflow.addons.studio.work.scores import summary
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.rederive import MetricInRun
 from evalflow.errors import UserError
 from evalflow.records import CASES
 from evalflow.report.sentences import of_run, shown_statistic
@@ -35,8 +36,6 @@ LATEST = 5
 FEWEST = 5
 """The fewest scored answers with which a tag is called weak."""
 _WEAKEST = 5
-_JUDGES = 2
-"""The number of judges named in a headline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Headline:
         n, n_scored: The number of answers, and of answers with a score.
         why: Why this metric was chosen among several; empty for `cases`.
         is_one_of_several: Whether the run has more metrics.
-        judged: The judge and its agreement with people (for `cases`, of every metric); empty without a judge.
+        judged: The metrics whose judges it is by, each judge once; empty without a judge.
         row: The number's row of the summary.
     """
 
@@ -69,7 +68,7 @@ class Headline:
     why: str
     row: SummaryRow
     is_one_of_several: bool = False
-    judged: str = ""
+    judged: Sequence[MetricInRun] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +153,17 @@ def headline_of(run: Run) -> Headline | None:
         why if is_one_of_several else "",
         row,
         is_one_of_several,
-        "; ".join(_judged(run, row)),
+        _judged(run, row),
     )
 
 
-def _judged(run: Run, row: SummaryRow) -> list[str]:
-    """The judge of a number and its agreement with people; for `cases`, those of the metrics without duplicates."""
+def _judged(run: Run, row: SummaryRow) -> list[MetricInRun]:
     if row.metric == CASES:
         passing = {one.metric for one in run.summary if one.pass_rate is not None}
         own = [metric for name, metric in run.metrics.items() if name in passing and metric.judge]
     else:
         own = [run.metrics[row.metric]] if row.judge else []
-    lines = list(dict.fromkeys(metric.judged for metric in own))
-    return lines if len(lines) <= _JUDGES else [*lines[:_JUDGES], f"{len(lines) - _JUDGES} more"]
+    return list({metric.judged: metric for metric in reversed(own)}.values())[::-1]
 
 
 @requires("read")

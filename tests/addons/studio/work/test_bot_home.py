@@ -264,7 +264,8 @@ def test_what_people_say_comes_first_and_the_judge_alone_stands_beside_it() -> N
     run = _run([_metric("a")], [_row("a", judge="j")])
     plain = headline_of(run)
     assert plain is not None
-    assert (plain.judged, judge_beside(plain.row)) == ("judge: model, uncalibrated for a", "")
+    assert [one.name for one in plain.judged] == ["a"]
+    assert judge_beside(plain.row) == ""
     assert sentence(plain) == "a: 0.50 on average (0.40 to 0.60), by the judge alone"
 
     def headline(**others: Any) -> Headline:
@@ -291,15 +292,16 @@ def test_whole_cases_name_the_judges_of_their_metrics() -> None:
     rows = [_row("a", judge="j", passing=0.5), _row("b", judge="j", passing=0.5), whole]
     found = headline_of(_run([*metrics, _metric("c")], [*rows, _row("c")]))
     assert found is not None
-    assert (found.metric, found.statistic, found.judged) == ("cases", "pass_rate", "judge: j, uncalibrated")
+    assert (found.metric, found.statistic) == ("cases", "pass_rate")
+    assert [one.judged for one in found.judged] == ["judge: j, uncalibrated"]
     assert sentence(found).endswith(", by the judge alone")
     other = [{**one, "judged": f"judge: {one['name']}"} for one in (*metrics, {**metrics[0], "name": "c"})]
     several = headline_of(_run(other, [*rows, _row("c", judge="j", passing=0.5)]))
     assert several is not None
-    assert several.judged == "judge: a; judge: b; 1 more"
+    assert [one.judged for one in several.judged] == ["judge: a", "judge: b", "judge: c"]
 
 
 def test_a_metric_without_a_judge_names_none() -> None:
     found = headline_of(_run([_metric("a")], [_row("a")]))
     assert found is not None
-    assert found.judged == ""
+    assert not found.judged

@@ -32,7 +32,7 @@ from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.sentences import judge_beside
-from evalflow.report.wording import counted, joined, number, percent
+from evalflow.report.wording import counted, joined, number, percent, plain_statistic
 
 TREND = 12
 """The number of runs of a trend."""
@@ -138,7 +138,7 @@ def _trend(bot: str, dataset: str, metric: str, statistic: str, history: History
         with ui.element("div").classes("actions named"):
             text(title_of("metric", metric, bot), "h3")
             text(_shown(statistic, points[-1].value) if points else "–", "span", "reading")
-        text(joined(title_of("dataset", dataset), statistic.replace("_", " ")), "p", "muted small")
+        text(joined(title_of("dataset", dataset), plain_statistic(statistic)), "p", "muted small")
         if len(points) > 1:
             _line(points)
         else:

@@ -38,7 +38,7 @@ from evalflow.addons.studio.work.comparing import (
     tracked_metrics,
 )
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.report.wording import counted, joined, number
+from evalflow.report.wording import counted, joined, number, plain_statistic
 
 _ABOUT_ALL = "How a bot’s metrics changed from run to run, over the same runs, oldest first."
 _ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
@@ -113,7 +113,7 @@ def _all_metrics(
                     ui.link(named[metric], address("/history", query))
                 way = "" if one.higher_is_better else "lower is better"
                 passing = _thresholds_in_words(points)
-                text(joined(_name_of(statistic), title_of("dataset", dataset), way, passing), "p", "muted small")
+                text(joined(plain_statistic(statistic), title_of("dataset", dataset), way, passing), "p", "muted small")
                 if points:
                     limited = statistic == "mean"
                     chart(points, bounded=one.bounded, columns=columns, is_explained=False, is_limited=limited)
@@ -134,7 +134,7 @@ def _called(one: TrackedMetric) -> str:
 
 def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str) -> None:
     options = {str(i): f"{_called(one)} ({counted(one.runs, 'run')})" for i, one in enumerate(known)}
-    numbers = {name: _name_of(name) for name in chosen.statistics}
+    numbers = {name: plain_statistic(name) for name in chosen.statistics}
 
     def go(one: TrackedMetric, name: str) -> None:
         query = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
@@ -147,15 +147,11 @@ def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str
     which.on_value_change(lambda: go(chosen, str(which.value)))
 
 
-def _name_of(statistic: str) -> str:
-    return {"mean": "mean", "pass_rate": "pass rate"}.get(statistic, statistic)
-
-
 def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
     shown = [point for point in found.points if point.value is not None][-LONGEST:]
     way = "higher is better" if found.higher_is_better else "lower is better"
     name = title_of("metric", chosen.metric, chosen.bot)
-    with section(f"{name}, {_name_of(statistic)}", f"The oldest run first; {way}."):
+    with section(f"{name}, {plain_statistic(statistic)}", f"The oldest run first; {way}."):
         if shown:
             chart(shown, bounded=found.bounded, is_limited=statistic == "mean")
         else:

@@ -13,16 +13,18 @@ from anyio import to_thread
 from markupsafe import Markup
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.results_filter import FilterBar, ResultQuery, Tags
+from evalflow.addons.studio.web.pages.results_filter import FilterBar, ResultQuery
 from evalflow.addons.studio.web.pages.run_case import case_content, case_heading
 from evalflow.addons.studio.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.addons.studio.web.ui.faults import tell_fault
+from evalflow.addons.studio.web.ui.headline import metric_title
+from evalflow.addons.studio.web.ui.naming import TagCounts
 from evalflow.addons.studio.web.ui.parts import Latest, address, button, icon_button, markup, text
 from evalflow.addons.studio.web.ui.ticks import packed, tick_markup
-from evalflow.addons.studio.web.ui.visitor import may, root_path, title_of
+from evalflow.addons.studio.web.ui.visitor import may, root_path
 from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import Run
-from evalflow.addons.studio.work.scores import ResultCell, ResultRow, order_results, read_results
+from evalflow.addons.studio.work.scores import ResultCell, ResultRow, labels_fault, order_results, read_results
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import counted, number
@@ -32,22 +34,28 @@ _PAGE = "page"
 """The value of the checkbox of the whole page; the other boxes have positions."""
 _WORST = "Worst first: most failed scores, then most errors, then the lowest mean of the scores from 0 to 1."
 
+_UNREAD = "People's labels cannot be read, so the scores as the run made them count:"
 _BY_PEOPLE = "Outlined scores are people's labels; they count in place of the judge's."
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answers of a run that match a filter: all their positions in order, and the rows of one page."""
+    """The answers of a run that match a filter: all their positions in order, and the rows of one page.
+
+    `fault`: why people's labels cannot be read; empty if they can.
+    """
 
     order: Sequence[int]
     page: int
     rows: list[ResultRow]
+    fault: str
 
 
 def find(workspace: Workspace, run: str, query: ResultQuery, thresholds: Mapping[str, float] | None = None) -> Found:
     """Read the results that a page shows."""
     order = order_results(workspace, run, query.filter(), query.order, thresholds)
-    return Found(order, *read_page(workspace, run, order, query.page_number, thresholds))
+    shown = read_page(workspace, run, order, query.page_number, thresholds)
+    return Found(order, *shown, labels_fault(workspace, run, thresholds))
 
 
 def read_page(
@@ -73,12 +81,13 @@ class ResultTable:
         workspace: Workspace,
         run: Run,
         query: ResultQuery,
-        tags: Tags,
+        tags: TagCounts,
         thresholds: Callable[[], Mapping[str, float]],
     ) -> None:
         self._workspace, self._run, self._thresholds = workspace, run, thresholds
         self._page, self._open = query.page_number, query.position
         self._order: Sequence[int] = ()
+        self._fault = ""
         self._shown: tuple[list[ResultRow], str] | None = None
         self._ticked: set[int] = set()
         self._latest, self._latest_page, self._latest_case = Latest(), Latest(), Latest()
@@ -86,6 +95,7 @@ class ResultTable:
             self.bar = FilterBar(query, metric_titles(run), tags, self._filtered)
             with ui.element("div").classes("above"):
                 self._count = text("", "span", "muted small").props("aria-live=polite")
+            self._unread = text("", "p", "fault").props("aria-live=polite")
             self._table = ui.element("div").classes("result-rows")
             self._table.on("click", lambda event: self._choose(event.args), js_handler=_OPENS)
             self._table.on("change", lambda event: self._tick_box(*event.args), js_handler=_TICKS)
@@ -104,7 +114,7 @@ class ResultTable:
         """The positions of all answers that match the filter, in order."""
         return self._order
 
-    def follow(self, run: Run, tags: Tags) -> None:
+    def follow(self, run: Run, tags: TagCounts) -> None:
         """Update to the run's new state; `load` shows the rows."""
         self._run = run
         self.bar.offer(metric_titles(run), tags)
@@ -171,10 +181,11 @@ class ResultTable:
         read = partial(read_page, self._workspace, self._run.run_id, order, self._page, dict(self._thresholds()))
         page, rows = await to_thread.run_sync(read)
         if is_latest() and order is self._order:
-            self._show(Found(order, page, rows))
+            self._show(Found(order, page, rows, self._fault))
 
     def _show(self, found: Found) -> None:
-        self._order, self._page, rows = found.order, found.page, found.rows
+        self._order, self._page, rows, self._fault = found.order, found.page, found.rows, found.fault
+        self._unread.set_text(f"{_UNREAD} {found.fault}" if found.fault else "")
         last = _last_page(self._order)
         of = f", page {self._page:,} of {last:,}" if last > 1 else ""
         hint = f" {_WORST}" if self.bar.query.order == "worst" and rows else ""
@@ -194,7 +205,7 @@ class ResultTable:
             self._table.props["innerHTML"] = str(markup("p", self._nothing(), cls="muted card"))
             return
         names = dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)])
-        titles = {name: title_of("metric", name, self._run.bot) for name in names}
+        titles = {name: metric_title(self._run, name) for name in names}
         heads = [
             markup("th", "Question", scope="col"),
             markup("th", "Answer", cls="answer", scope="col"),

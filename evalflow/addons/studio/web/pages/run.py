@@ -13,13 +13,21 @@ from nicegui import ui
 from evalflow.addons.studio.web.nicegui_core import TextElement
 from evalflow.addons.studio.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.addons.studio.web.pages.results import Found, ResultTable, find
-from evalflow.addons.studio.web.pages.results_filter import ResultQuery, Tags
+from evalflow.addons.studio.web.pages.results_filter import ResultQuery
 from evalflow.addons.studio.web.pages.run_actions import run_actions
 from evalflow.addons.studio.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.addons.studio.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.addons.studio.web.ui.budget import run_budget
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.headline import basis, gate_name, gates_in_words, heading, outcome_badge
+from evalflow.addons.studio.web.ui.headline import (
+    basis,
+    gate_name,
+    gates_in_words,
+    heading,
+    metric_title,
+    outcome_badge,
+)
+from evalflow.addons.studio.web.ui.naming import TagCounts
 from evalflow.addons.studio.web.ui.parts import (
     ProgressBar,
     address,
@@ -47,15 +55,12 @@ from evalflow.errors import UserError
 from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import judge_beside, labelled_in
 from evalflow.report.wording import cost, joined, number
-from evalflow.summary.rows import GateOutcome
 from evalflow.summary.verdicts import overall
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
 FIRST_S = 0.3
 """Seconds for which the page waits for the first results."""
-_INCONCLUSIVE = 3
-"""Exit code."""
 _REPORT = "report.html"
 
 
@@ -78,7 +83,7 @@ def add() -> None:
             RunView(workspace, found, tags, files, query, actions, left_out, first)
 
 
-def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[Tags, Sequence[RunFile]]:
+def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[TagCounts, Sequence[RunFile]]:
     try:
         files = list_files(workspace, run.run_id) if run.facts else []
     except UserError:  # its folder was moved
@@ -93,7 +98,7 @@ class RunView:
         self,
         workspace: Workspace,
         run: runs.Run,
-        tags: Tags,
+        tags: TagCounts,
         files: Sequence[RunFile],
         query: ResultQuery,
         actions: ui.element,
@@ -186,13 +191,13 @@ def _ending(run: runs.Run) -> None:
         message(f"It was {run.state}{at}.", "Resume to finish; finished work is not repeated.", "warn")
     elif run.message:
         message(run.message, "Its files are untouched; see its folder below.", "warn")
-    elif run.exit_code == _INCONCLUSIVE and errors:
+    elif run.facts.get("too_many_errors"):
         hint = "Errors are left out of every mean. Retry them, or see them below."
         message(f"The run is inconclusive: errors at {errors:,} of {done:,} scores.", hint, "warn")
 
 
 def _verdict(run: runs.Run) -> None:
-    headline, gates = headline_of(run), gates_in_words(run.facts["gates"], run.bot)
+    headline, gates = headline_of(run), gates_in_words(run.facts["gates"], run)
     if headline is None and not gates:
         return
     with ui.element("section").classes("card headline").props('aria-label="In one sentence"'):
@@ -278,7 +283,7 @@ class ProgressCard:
             if not progress.latest:
                 text("Nothing yet.", "li", "muted")
             for score in progress.latest:
-                _latest_score(run.run_id, run.bot, score)
+                _latest_score(run, score)
 
 
 def _activity(run: runs.Run) -> str:
@@ -307,17 +312,17 @@ def _progress_facts(run: runs.Run) -> dict[str, str]:
     }
 
 
-def _latest_score(run: str, bot: str, score: Mapping[str, Any]) -> None:
+def _latest_score(run: runs.Run, score: Mapping[str, Any]) -> None:
     with ui.element("li"):
         if score["status"] == "scored":
             text(number(score["score"], 2), "span", "reading")
         else:
             status_badge(score["status"])
-        label = joined(title_of("metric", score["metric"], bot), score["case_id"])
+        label = joined(metric_title(run, score["metric"]), score["case_id"])
         if score.get("position") is None:
             text(label, "span", "small muted line")
         else:
-            ui.link(label, f"/runs/{run}/cases/{score['position']}").classes("small line")
+            ui.link(label, f"/runs/{run.run_id}/cases/{score['position']}").classes("small line")
         text(score["reason"] or "", "span", "line")
 
 
@@ -327,7 +332,7 @@ class Results:
     The list appears with the first score. It is not rebuilt when the run ends, because the user may be reading it.
     """
 
-    def __init__(self, workspace: Workspace, run: runs.Run, query: ResultQuery, tags: Tags) -> None:
+    def __init__(self, workspace: Workspace, run: runs.Run, query: ResultQuery, tags: TagCounts) -> None:
         self._workspace, self._run = workspace, run.run_id
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
@@ -344,7 +349,7 @@ class Results:
         self._overall = ui.element("div")
         self.show(run, tags)
 
-    def show(self, run: runs.Run, tags: Tags) -> None:
+    def show(self, run: runs.Run, tags: TagCounts) -> None:
         """Show the run's new state; `fill` reads the scores."""
         is_active = run.state in ACTIVE
         self._heading.set_text("Results so far" if is_active else "Results")
@@ -356,13 +361,13 @@ class Results:
             with self._overall:
                 self._build(run, tags)
 
-    def _build(self, run: runs.Run, tags: Tags) -> None:
+    def _build(self, run: runs.Run, tags: TagCounts) -> None:
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
         with section("Overall", about), ui.element("div").classes("metrics"):
             metrics = run.metrics.values()
             self._cards = [MetricCard(self._workspace, run, metric, self._moved, self._pick) for metric in metrics]
         if run.facts.get("gates"):
-            _gates(run.bot, run.facts["gates"])
+            _gates(run)
         if tags:
             self._tags = TagTable(self._workspace, run, self._pick)
 
@@ -391,12 +396,12 @@ class Results:
         await self.table.bar.set(**values)
 
 
-def _gates(bot: str, gates: Sequence[GateOutcome]) -> None:
+def _gates(run: runs.Run) -> None:
     with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
-        for gate in gates_once(gates):
+        for gate in gates_once(run.facts["gates"]):
             with ui.element("li"):
                 badge(*outcome_badge(gate["passed"]))
-                text(gate_name(gate, bot), "span")
+                text(gate_name(gate, run), "span")
                 if gate["value"] is not None:
                     ends = "" if gate["ci_low"] is None else f" ({interval(gate['ci_low'], gate['ci_high'])})"
                     text(f"is {number(gate['value'])}{ends}", "span", "muted")

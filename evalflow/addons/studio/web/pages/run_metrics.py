@@ -12,7 +12,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.run_threshold import ThresholdBar, bars
 from evalflow.addons.studio.web.pages.runs import history_path
-from evalflow.addons.studio.web.ui.headline import gate_badge
+from evalflow.addons.studio.web.ui.headline import gate_badge, judge_line, metric_title
 from evalflow.addons.studio.web.ui.parts import (
     Tone,
     across,
@@ -23,7 +23,7 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import root_path, title_of
+from evalflow.addons.studio.web.ui.visitor import root_path
 from evalflow.addons.studio.work.reruns import ChangeableMetric
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, distribution, summary
@@ -37,6 +37,7 @@ from evalflow.report.wording import (
     method,
     number,
     percent,
+    plain_statistic,
     series_name,
     varying,
     without_means_of_figures,
@@ -60,15 +61,15 @@ def overview(run: Run) -> None:
         return
     apart = varying(rows)
     gates = run.facts.get("gates", [])
-    lines = [_overview_row(run.bot, row, metrics.get(row.metric), series_name(row, apart), gates) for row in rows]
+    lines = [_overview_row(run, row, metrics.get(row.metric), series_name(row, apart), gates) for row in rows]
     with section("At a glance", _ABOUT):
         filled("ul", *lines, classes="card glance")
 
 
 def _overview_row(
-    bot: str, row: SummaryRow, metric: MetricInRun | None, series: str, gates: Sequence[GateOutcome]
+    run: Run, row: SummaryRow, metric: MetricInRun | None, series: str, gates: Sequence[GateOutcome]
 ) -> Markup:
-    name = markup("a", title_of("metric", row.metric, bot), href=f"#{anchor(row.metric)}", dir="auto")
+    name = markup("a", metric_title(run, row.metric), href=f"#{anchor(row.metric)}", dir="auto")
     if row.metric == CASES:
         name = markup("strong", "Cases that pass everything")
     direction = "" if metric is None or metric.higher_is_better else "lower is better"
@@ -163,13 +164,13 @@ class MetricCard:
             self._changing = ui.element("div").classes("changing")
 
     def _about(self, rows: Sequence[SummaryRow]) -> list[Markup]:
-        metric, name = self._metric, title_of("metric", self._name, self._run.bot)
+        metric, name = self._metric, metric_title(self._run, self._name)
         link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
         over_time = markup("a", "Over time", cls="nicegui-link small", **link)
         shown = [markup("div", markup("h3", name, dir="auto"), over_time, cls="actions named")]
         if about := metric.description:
             shown.append(markup("p", about, cls="muted small clamp", title=about, dir="auto"))
-        shown.append(markup("p", metric.judged, cls="muted small said-by", dir="auto"))
+        shown.append(markup("p", judge_line(metric), cls="muted small said-by", dir="auto"))
         apart = varying(rows)
         return [*shown, *(self._figure(row, series_name(row, apart)) for row in rows)]
 
@@ -273,7 +274,7 @@ class TagTable:
         apart = varying(rows)
         by_tag: dict[str, dict[str, SummaryRow]] = {}
         for row in rows:
-            metric = title_of("metric", row.metric, self._run.bot)
+            metric = metric_title(self._run, row.metric)
             by_tag.setdefault(row.tag or "", {})[joined(metric, series_name(row, apart), _statistic(row))] = row
         columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
         heads = markup("tr", *(markup("th", markup("span", head), scope="col") for head in ("Tag", "Cases", *columns)))
@@ -306,4 +307,4 @@ def _tag_cell(row: SummaryRow | None) -> Markup:
 
 
 def _statistic(row: SummaryRow) -> str:
-    return "" if row.statistic == "mean" or row.metric == CASES else str(row.statistic)
+    return "" if row.statistic == "mean" or row.metric == CASES else plain_statistic(str(row.statistic))

@@ -13,7 +13,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.headline import about_what, gate_badge, heading
+from evalflow.addons.studio.web.ui.headline import about_what, gate_badge, heading, metric_title
 from evalflow.addons.studio.web.ui.parts import Latest, Tone, address, badge, button, empty, link_button, polled, text
 from evalflow.addons.studio.web.ui.ticks import tick_box
 from evalflow.addons.studio.web.ui.visitor import local_time, may, title_of
@@ -75,7 +75,7 @@ def metrics_of(run: Run) -> list[str]:
 
 def metric_titles(run: Run) -> dict[str, str]:
     """The titles of the run's metrics by name."""
-    return {name: title_of("metric", name, run.bot) for name in metrics_of(run)}
+    return {name: metric_title(run, name) for name in metrics_of(run)}
 
 
 def history_path(run: Run, metric: str) -> str:

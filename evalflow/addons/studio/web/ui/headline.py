@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.parts import Tone, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.bot_home import Headline
+from evalflow.addons.studio.work.runs import Run
+from evalflow.app.core.rederive import MetricInRun
 from evalflow.records import CASES
 from evalflow.report.gate_sentences import OUTCOMES, of_gates
+from evalflow.report.page import JUDGE
 from evalflow.report.sentences import RunSentence, of_row
-from evalflow.report.wording import counted, joined, without_means_of_figures
+from evalflow.report.wording import counted, joined, plain_statistic, without_means_of_figures
 from evalflow.summary.rows import GateOutcome
 
+_JUDGES = 2
+"""The number of judges named in a headline."""
 _TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
 
 def said_of(headline: Headline) -> RunSentence:
     """The run's headline, with the titles of its metrics."""
     rows = without_means_of_figures(headline.run.summary)
-    return of_row(headline.row, rows, partial(title_of, "metric", bot=headline.run.bot))
+    return of_row(headline.row, rows, partial(metric_title, headline.run))
 
 
 def sentence(headline: Headline) -> str:
@@ -36,7 +40,7 @@ def about_what(headline: Headline) -> tuple[str, str]:
     dataset = title_of("dataset", headline.dataset)
     if headline.metric == CASES:
         return said_of(headline).more, dataset
-    return title_of("metric", headline.metric, bot=headline.run.bot), dataset
+    return metric_title(headline.run, headline.metric), dataset
 
 
 def heading(headline: Headline, tag: str = "h2") -> None:
@@ -56,14 +60,33 @@ def basis(headline: Headline, moment: str = "") -> None:
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
     text(joined(*about_what(headline), headline.run.taken.in_words, moment, why), "p", "muted small")
     if headline.judged:
-        text(headline.judged, "p", "muted small")
+        lines = [judge_line(metric) for metric in headline.judged[:_JUDGES]]
+        more = len(headline.judged) - len(lines)
+        text("; ".join([*lines, *([f"{more} more"] if more else [])]), "p", "muted small")
 
 
-def gate_name(gate: Mapping[str, Any], bot: str) -> str:
-    """A gate of a run, such as "Faithfulness mean >= 0.8", with the title of its metric."""
-    name, metric = str(gate["name"]), str(gate.get("of_metric") or "")
-    is_of_it = bool(metric) and name.startswith((f"{metric} ", f"{metric}@"))
-    return f"{title_of('metric', metric, bot)}{name.removeprefix(metric)}" if is_of_it else name
+def judge_line(metric: MetricInRun) -> str:
+    """A metric's judge with its title, and its agreement with people; see `MetricInRun`."""
+    name = f"{JUDGE}{metric.judge}"
+    if metric.judge is None or not metric.judged.startswith(name):
+        return metric.judged
+    return f"{JUDGE}{title_of('judge', metric.judge)}{metric.judged.removeprefix(name)}"
+
+
+def metric_title(run: Run, metric: str) -> str:
+    """The title of a run's metric: the present one, or without it the one that the run has.
+
+    The run of a taught judge belongs to no bot, so that only the run itself has the title.
+    """
+    title, own = title_of("metric", metric, run.bot), run.metrics.get(metric)
+    return own.title if own is not None and title == metric else title
+
+
+def gate_name(gate: GateOutcome, run: Run) -> str:
+    """A gate of a run, such as "Faithfulness pass rate >= 0.8", with the title of its metric."""
+    metric, at, tag = gate["metric"].partition("@")
+    rest = gate["name"].removeprefix(f"{gate['metric']} {gate['statistic']}")
+    return f"{metric_title(run, metric)}{at}{tag} {plain_statistic(gate['statistic'])}{rest}"
 
 
 def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
@@ -77,6 +100,6 @@ def gate_badge(passed: bool | None) -> tuple[str, Tone]:
     return f"gate {said}", tone
 
 
-def gates_in_words(gates: Sequence[GateOutcome], bot: str) -> str:
-    """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
-    return of_gates(gates, partial(gate_name, bot=bot))
+def gates_in_words(gates: Sequence[GateOutcome], run: Run) -> str:
+    """Which gates of a run failed or are undecided, or that all passed; empty without gates."""
+    return of_gates(gates, partial(gate_name, run=run))
