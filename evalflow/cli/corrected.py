@@ -78,6 +78,7 @@ def _joined(words: list[str], flag: str, key: str) -> list[str]:
 def _renamed(word: str, wrong: str, right: str) -> str:
     """Replace a key or its beginning, or a name in a value, which `wrong` and `right` have as `KEY=NAME`."""
     sign, key, equals, value = _parts(word)
+    sign = "" if right.startswith("+") else sign
     wrong_key, _, name = wrong.partition("=")
     right_key, _, new = right.partition("=")
     if not name:

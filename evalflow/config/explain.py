@@ -90,8 +90,6 @@ def meanings_of(config: type[BaseModel]) -> dict[str, str]:
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
-    from evalflow.config.explain import valid_key, valid_text, with_line  # needed only after a mistake
-
     path, keys, field = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
     changed = [override.partition("=")[0].lstrip("+~") for override in overrides]
@@ -145,18 +143,18 @@ def _misshaped(
 ) -> Problem:
     """The problem of a single value where a map is expected, with a hint; a gate's condition gets its metric."""
     key = problem.key
-    gated = (
-        key.removeprefix("gate.") if key.startswith("gate.") and key.count(".") == 1 else ""
-    )  # of gate={METRIC: 0.8}
+    gated = key.removeprefix("gate.") if re.fullmatch(r"gate\.[^.]+", key) else ""  # the metric or tag of a gate
     if detail["type"] == "dict_type" and (gated or key == "gate" or key.endswith(".gate")):
         condition = _CONDITION.fullmatch(str(detail.get("input")))
         chosen = [name for one in overrides if one.startswith("metric=") for name in re.findall(r"\w+", one[7:])]
-        metrics = [gated] if gated and (gated in chosen or not chosen) else chosen
         limit = f'"{condition[1] or ">="} {condition[2]}"' if condition else "CONDITION"
         of_metric = f"{{mean: {limit}}}"
-        named = f"{{{metrics[0] if metrics else 'METRIC'}: {of_metric}}}"
-        right = f"gate={named}" if gated or key == "gate" else f"{key}={of_metric}"
-        is_clear = typed and condition and condition[1] and (key != "gate" or len(metrics) == 1)
+        if key == "gate" or ":" in gated:  # a tag, such as tag:Safety, cannot be part of a key path
+            named = gated.replace(":", "\\:") or next(iter(chosen), "METRIC")
+            right = f"gate={{{named}: {of_metric}}}"
+        else:
+            right = f"{'++' if gated else ''}{key}={of_metric}"
+        is_clear = typed and condition and condition[1] and (key != "gate" or len(chosen) == 1)
         meant = Meant((typed,), (right,)) if typed and is_clear else None
         or_below = f', or "<= {condition[2]}" if lower is better' if condition and not condition[1] else ""
         return replace(problem, hint=f"write it as {quoted(right)}{or_below}", meant=meant)

@@ -84,6 +84,8 @@ def of(*changes: str) -> tuple[str, ...]:
         (of("generate=no"), of("generate=false")),
         (of("metric.exact_match.direction=higher"), of("metric.exact_match.direction=higher_is_better")),
         (of("gate=>= 0"), of('gate={exact_match: {mean: ">= 0"}}')),
+        (of("gate.exact_match=>=0"), of('++gate.exact_match={mean: ">= 0"}')),
+        (of("+gate.exact_match=>=0"), of('++gate.exact_match={mean: ">= 0"}')),
         (of("metric.exact_match.gate=>=0"), of('metric.exact_match.gate={mean: ">= 0"}')),
         (("--metrics", "exact_match", "dataset=rag"), ("metric=exact_match", "dataset=rag")),
         (of("judge=gpt-4o"), of("judge=openai", "judge.model=gpt-4o")),
@@ -195,12 +197,25 @@ def test_a_condition_that_is_not_understood_is_not_replaced_by_another(said: Sai
         ("gate=<= 20%", "'gate={exact_match: {mean: CONDITION}}'"),
         ("metric.exact_match.gate=<= 20%", "'metric.exact_match.gate={mean: CONDITION}'"),
         ("gate=0.2", """'gate={exact_match: {mean: ">= 0.2"}}', or "<= 0.2" if lower is better"""),
-        ("gate={exact_match: 0.2}", """'gate={exact_match: {mean: ">= 0.2"}}', or "<= 0.2" if lower is better"""),
+        ("gate={exact_match: 0.2}", """'++gate.exact_match={mean: ">= 0.2"}', or "<= 0.2" if lower is better"""),
+        (r"gate={tag\:Hard: >=0.2}", r"""'gate={tag\:Hard: {mean: ">= 0.2"}}'"""),
     ):
         code, text = said(["check", *RUN, word])
         assert code == 2
         assert f"hint: write it as {hint}" in text
         assert proposed(text) is None, text
+
+
+def test_each_wrong_gate_is_corrected_under_its_own_name(said: Said) -> None:
+    code, text = said(
+        ["check", "dataset=rag", "metric=[exact_match,token_f1]", "gate={token_f1: 0.2, exact_mach: >=0.3}"]
+    )
+    assert code == 2
+    right = ['++gate.token_f1={mean: ">= 0.2"}', '++gate.exact_mach={mean: ">= 0.3"}']
+    assert all(f"hint: write it as '{one}'" in text for one in right)
+    assert said(["check", "dataset=rag", "metric=[exact_match,token_f1]", *right])[0] == 2, "a name is not replaced"
+    right[1] = right[1].replace("mach", "match")
+    assert said(["check", "dataset=rag", "metric=[exact_match,token_f1]", *right])[0] == 0
 
 
 def test_each_column_is_proposed_for_one_field(said: Said) -> None:

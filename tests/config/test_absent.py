@@ -80,7 +80,7 @@ def test_a_plus_is_told_for_a_key_that_could_stand_there_and_then_is_taken() -> 
 def test_no_plus_is_proposed_for_a_gate_that_has_to_be_written_in_another_way() -> None:
     [problem] = problems("gate.m=0.2")
     assert problem.key == "gate.m"
-    assert "gate={" in problem.hint
+    assert "++gate.m={mean:" in problem.hint
 
 
 def test_no_plus_is_told_for_a_field_that_no_case_has() -> None:
