@@ -125,7 +125,9 @@ class RunResult:
         """What the gates say together: which fail, which are undecided, and why; or that too many scores are errors."""
         gates, manifest = self.gates, RunFolder(self.folder).read_manifest()
         allowed = scored_run(self).rules.settings.run.max_error_rate
-        if manifest.exit_code and too_many_errors(manifest.scores["error"], sum(manifest.scores.values()), allowed):
+        if manifest.exit_code == 3 and too_many_errors(
+            manifest.scores["error"], sum(manifest.scores.values()), allowed
+        ):
             causes, example = causes_of_errors(pl.scan_parquet(scored_run(self).folder.scores))
             why = of_exit(manifest.exit_code, manifest.scores, gates, allowed)
             return f"{why}: {'; '.join(causes)}, such as: {example}"

@@ -85,6 +85,9 @@ def test_any_callable_is_a_metric() -> None:
     assert run.sentence.startswith("inconclusive: 5 of 16 scores could not be made")
     assert ", such as: " in run.sentence
     assert "| near | 0.625 |" in run._repr_markdown_()
+    manifest = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    (run.folder / "run.json").write_text(json.dumps(manifest | {"exit_code": 4}), encoding="utf-8")
+    assert "inconclusive" not in run.sentence, "the budget ended it, not its errors"
 
 
 def test_a_metric_in_python_has_gates_and_comparisons_like_others() -> None:
