@@ -273,7 +273,7 @@ def _without_absent(
 def _respelt(line: str, key: str, values: Mapping[str, object]) -> str | None:
     """Return an override with its misspelt first name corrected; None if the name is valid or nothing is similar."""
     root = key.partition(".")[0]
-    is_known = root in values or key_elsewhere(line, values)
+    is_known = root in values or bool(key_elsewhere(line, values))
     meant = None if is_known else nearest(root, sorted({*values, *GROUPS}))
     return meant and meant + line[len(root) :]
 

@@ -37,6 +37,8 @@ _OF_MODELS: Mapping[str, str] = {
 }
 """Keys of judges and targets, by what other tools call them."""
 _MODELS = ("judge", "target")
+_OF_ANY_PART = frozenset({"kind", "name", "version"})  # what each part has; they do not say which part is meant
+_FEW = 2  # parts with the key; more are no hint
 _FOLDERS = frozenset({"out", "outdir", "output", "output_dir", "output_path", "outputs", "results_dir", "save_to"})
 _REPORTS = frozenset({"csv", "export", "format", "html", "json", "junit", "markdown", "report", "results", "save"})
 
@@ -46,7 +48,7 @@ def key_elsewhere(typed: str, values: Mapping[str, object]) -> Problem | None:
 
     `values` are those of the configuration without it. The nearest spelling would suggest an unrelated key.
     """
-    key, _, value = typed.partition("=")
+    key, _, value = typed.lstrip("+~").partition("=")
     if (found := _meaning(key, value, values)) is None:
         return None
     hint, right = found
@@ -62,16 +64,33 @@ def _meaning(key: str, value: str, values: Mapping[str, object]) -> tuple[str, t
         hint = "each run writes its reports into a folder of outputs/; hydra.run.dir=FOLDER chooses another one"
         return hint, (f"hydra.run.dir={value}",) if value and not Path(value).suffix else None
     if own := _OF_RUNS.get(key):
-        return f"write {own}={value}", (f"{own}={value}",)
+        is_clear = own != "limit" or value.isdecimal()
+        return f"write {own}={value if is_clear else 'NUMBER'}", (f"{own}={value}",) if is_clear else None
+    if key in _OF_ANY_PART:
+        return None
     own = _OF_MODELS.get(key, key)
-    first = own.partition(".")[0]
-    parts = [part for part in SINGLE_SELECT if first in as_map(values.get(part))]
-    parts += [f"metric.{name}" for name, metric in as_map(values.get("metric")).items() if first in as_map(metric)]
-    shown = "VARIABLE" if own == "api_key_env" else value
+    metrics = as_map(values.get("metric")).items()
+    maps = {part: values.get(part) for part in SINGLE_SELECT} | {f"metric.{name}": metric for name, metric in metrics}
+    parts = [f"{part}.{path}" for part, keys in maps.items() if (path := _path_in(as_map(keys), own))]
+    shown = "VARIABLE" if key.rpartition(".")[2] == "api_key" else value
+    if len(parts) > _FEW and key not in _OF_MODELS:
+        return None
     if parts:
-        written = [f"{part}.{own}={shown}" for part in parts]
+        written = [f"{part}={shown}" for part in parts]
         is_clear = len(parts) == 1 and shown == value
         return f"it is a key of a part of the run: {' or '.join(written)}", tuple(written) if is_clear else None
     if key in _OF_MODELS:
         return f"it is a key of a model: {', or '.join(f'{of}.{own}={shown} with {of}=openai' for of in _MODELS)}", None
     return None
+
+
+def _path_in(keys: Mapping[str, object], path: str) -> str | None:
+    """Return the path of a key in a part: its last name if it leads into a single value, such as model.temperature."""
+    first, _, rest = path.partition(".")
+    if first not in keys:
+        return None
+    inner = keys[first]
+    if not rest or (isinstance(inner, Mapping) and (not inner or _path_in(as_map(inner), rest) == rest)):
+        return path
+    last = path.rpartition(".")[2]
+    return None if isinstance(inner, Mapping) else _path_in(keys, _OF_MODELS.get(last, last))

@@ -63,6 +63,8 @@ def test_a_file_instead_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("typed", "right"),
     [
         ("n=5", ("limit=5",)),
+        ("+n=5", ("limit=5",)),
+        ("model.temperature=0.2", ("judge.temperature=0.2",)),
         ("temperature=0", ("judge.temperature=0",)),
         ("workers=3", ("judge.concurrency.max=3",)),
         ("threshold=0.5", ("metric.bias.threshold=0.5",)),
@@ -72,7 +74,11 @@ def test_a_file_instead_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_key_that_other_tools_have(typed: str, right: tuple[str, ...]) -> None:
-    values = {"judge": {"temperature": 0, "concurrency": {}}, "target": {}, "metric": {"bias": {"threshold": 1}}}
+    values = {
+        "judge": {"model": "m", "temperature": 0, "concurrency": {"max": 1}},
+        "target": {},
+        "metric": {"bias": {"threshold": 1}},
+    }
     problem = key_elsewhere(typed, values)
     assert problem is not None
     assert problem.meant == Meant((typed,), right)
@@ -86,3 +92,22 @@ def test_a_key_of_a_model_that_no_part_of_the_run_has() -> None:
     assert "judge.api_key_env=VARIABLE" in problem.hint
     assert "secret" not in problem.hint
     assert key_elsewhere("sed=1", {}) is None
+
+
+def test_a_key_is_not_placed_by_a_guess() -> None:
+    metrics = {name: {"threshold": 1, "kind": "number", "scale": {"min": 1}} for name in ("bias", "tone", "recall")}
+    for typed in ("kind=x", "name=x", "version=2", "threshold=1", "scale.wrong=1"):
+        assert key_elsewhere(typed, {"judge": {"kind": "model", "name": "m", "version": 1}, "metric": metrics}) is None
+    for value in ("abc", "2.5", ""):
+        problem = key_elsewhere(f"n={value}", {})
+        assert problem is not None
+        assert (problem.meant, problem.hint) == (None, "write limit=NUMBER")
+
+
+def test_the_name_of_a_variable_is_shown_but_no_key_is() -> None:
+    values = {"judge": {"model": "m", "api_key_env": None}}
+    named, secret = (key_elsewhere(typed, values) for typed in ("api_key_env=OURS", "model.api_key=sk-secret"))
+    assert named is not None
+    assert named.meant == Meant(("api_key_env=OURS",), ("judge.api_key_env=OURS",))
+    assert secret is not None
+    assert (secret.meant, secret.hint) == (None, "it is a key of a part of the run: judge.api_key_env=VARIABLE")
