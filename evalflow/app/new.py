@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ _ASKED = ("question", "messages", "history", "scenario")
 _LISTED = 3  # problems shown
 _JOIN = (
     "import polars as pl; sent, results = (pl.read_ndjson(path, infer_schema_length=None) for path in "
-    '("SENT.jsonl", {results})); sent.join(results, on="custom_id").write_ndjson("batch.jsonl")'
+    '("SENT.jsonl", {results})); sent.join(results, on="custom_id").write_ndjson({joined})'
 )
 """Joins a batch's requests with its replies."""
 
@@ -273,18 +273,14 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
     if not others:
         return
     is_asked = not mapped.isdisjoint(_ASKED)
-    if not is_asked and "custom_id" in others and "answer" in mapped:
-        what = "the results of a batch have no questions; to join them with the file that was sent, SENT.jsonl:"
-        console.print(literal(f"note   {what}", "yellow"), soft_wrap=True)
-        line = quoted(sys.executable, "-c", _JOIN.format(results=json.dumps(found.path)))
-        console.print(literal(f"         {line}", "dim"), soft_wrap=True)
-        return
+    if not is_asked and _is_of_batch(found, others):
+        _print_join(console, found.path, file)
     lacks = "" if is_asked else "; none was recognised as the question"
     what = f"columns without a case field are not used unless a metric names them{lacks}"
     texts = _texts(found, others)
     asked = {"question"} if is_asked else set[str]()
     missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")
-    if missing != "question":  # names, dates and addresses are none
+    if missing != "question":  # an answer or a reference has several words, unlike a name, a date or an address
         texts = [column for column in texts if " " in str(columns[column])]
     example = f"{missing}: {yaml_value(texts[0])}" if texts and missing else ""
     if example:
@@ -292,6 +288,27 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
     console.print(literal(f"note   {what}", "dim" if is_asked else "yellow"), soft_wrap=True)
     if example:
         print_indented(console, example, by=9)
+
+
+def _is_of_batch(found: FileProfile, others: Sequence[str]) -> bool:
+    """Return whether the file has the results of a batch in the format of OpenAI, which have no questions."""
+    column = next((column for column, names in found.fields.items() if "answer" in names), "")
+    is_ndjson = Path(found.path).suffix.lower() in (".jsonl", ".ndjson")
+    return is_ndjson and "custom_id" in others and column.startswith("$.response.body.")
+
+
+def _print_join(console: Console, results: str, file: Path) -> None:
+    """Print how to join the results of a batch with its requests, and the next command."""
+    names = (f"batch{number or ''}" for number in count())
+    free = next(
+        name for name in names if not Path(f"{name}.jsonl").exists() and not (file.parent / f"{name}.yaml").exists()
+    )
+    joined = f"{free}.jsonl"
+    what = "the results of a batch have no questions; to join them with the file that was sent, SENT.jsonl:"
+    console.print(literal(f"note   {what}", "yellow"), soft_wrap=True)
+    line = _JOIN.format(results=json.dumps(results), joined=json.dumps(joined))
+    for words in (quoted(sys.executable, "-c", line), command("new", "dataset", free, "--path", joined)):
+        console.print(literal(f"         {words}", "dim"), soft_wrap=True)
 
 
 def _texts(found: FileProfile, columns: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -154,10 +155,25 @@ def test_results_of_a_batch_are_joined_with_what_was_sent(tmp_path: Path, monkey
     (tmp_path / "SENT.jsonl").write_text(f"{json.dumps(sent)}\n", encoding="utf-8")
     said = written(tmp_path, monkeypatch, "it's.jsonl", f"{json.dumps(reply)}\n")
     assert "the results of a batch have no questions" in said
+    assert "columns without a case field are not used" in said
     [line] = [line for line in said.splitlines() if "polars" in line]
     subprocess.run(shlex.split(line), check=True)
+    [line] = [line for line in said.splitlines() if "new dataset batch --path batch.jsonl" in line]
+    subprocess.run([sys.executable, *shlex.split(line)[1:]], check=True)
+    made = yaml.safe_load(Path("conf/dataset/batch.yaml").read_text(encoding="utf-8"))
+    [case] = read("batch", DatasetConfig.model_validate(made))
+    assert (case.question, case.answer) == ("Why?", "So.")
+    Path("conf/dataset/mine.yaml").unlink()
+    again = written(tmp_path, monkeypatch, "it's.jsonl", f"{json.dumps(reply)}\n")
+    assert "new dataset batch1 --path batch1.jsonl" in again, "nothing is overwritten"
     [case] = read("both", DatasetConfig(path="batch.jsonl", fields=FIELDS_OF_BATCHES))
     assert (case.question, case.answer) == ("Why?", "So.")
+
+
+def test_a_custom_id_does_not_make_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = written(tmp_path, monkeypatch, "own.csv", "custom_id,answer,day\na,So.,Mon\n")
+    assert "the results of a batch" not in said
+    assert "none was recognised as the question" in said
 
 
 def test_a_bot_is_asked_if_there_are_questions_without_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
