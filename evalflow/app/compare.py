@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, islice
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
 
-_LOOKED_AT = 50  # number of earlier runs, newest first, searched for one to compare with
+_LOOKED_AT = 50  # number of earlier runs, and of later ones, newest first, searched for one to compare with
 
 
 def compare(options: argparse.Namespace, console: Console) -> int:
@@ -76,21 +76,30 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
     return b.folder.path, [(expect_scores(a), expect_scores(b))]
 
 
-def _another_than(latest: SavedRun) -> str:
-    """Return the command comparing a run with the last other one that has a common metric, if possible of its data."""
-    folders = sorted(latest.folder.path.parent.glob("*/run.json"), reverse=True)
-    others = (RunFolder(file.parent) for file in folders if file.parent != latest.folder.path)
-    of_other_data: SavedRun | None = None
-    for folder in islice(others, _LOOKED_AT):
+def _another_than(run: SavedRun) -> str:
+    """How to compare a run with another one: the newest of the same data, else the newest with a metric in common.
+
+    Of two runs the earlier is A, and earlier ones than this are looked at first.
+    """
+    folders = sorted((file.parent for file in run.folder.path.parent.glob("*/run.json")), reverse=True)
+    earlier = [folder for folder in folders if folder.name < run.folder.path.name]
+    later = [folder for folder in folders if folder.name > run.folder.path.name]
+    of_other_data: tuple[SavedRun, SavedRun] | None = None
+    for folders, which in ((earlier, "an earlier one"), (later, "a later one")):
+        for other in _comparable(islice(folders, _LOOKED_AT), run):
+            a, b = (other, run) if folders is earlier else (run, other)
+            if a.manifest.datasets.keys() & b.manifest.datasets.keys():
+                return f"with {which}: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
+            of_other_data = of_other_data or (a, b)
+    return of_different_cases(of_other_data) if of_other_data else ANOTHER
+
+
+def _comparable(folders: Iterable[Path], run: SavedRun) -> Iterator[SavedRun]:
+    """The runs in these folders that have scores and a metric in common with a run."""
+    for folder in map(RunFolder, folders):
         try:
             found = folder.read()
         except UserError:
             continue  # damaged
-        if not isinstance(found, Manifest) or not folder.scores.is_file():
-            continue
-        if not found.metrics.keys() & latest.manifest.metrics.keys():
-            continue
-        if found.datasets.keys() == latest.manifest.datasets.keys():
-            return f"with the one before it: {command('compare', shown(folder.path), shown(latest.folder.path))}"
-        of_other_data = of_other_data or SavedRun(folder, found, folder.path.name)
-    return of_different_cases((of_other_data, latest)) if of_other_data else ANOTHER
+        if isinstance(found, Manifest) and folder.scores.is_file() and found.metrics.keys() & run.manifest.metrics:
+            yield SavedRun(folder, found, folder.path.name)

@@ -178,14 +178,23 @@ def test_other_versions_prompts_and_judges_are_named_together(program: Program, 
     assert program("compare", *two, "--allow", "metric", "--allow", "prompt", "--allow", "judge").returncode == 0
 
 
+def earlier(run: str, day: int) -> str:
+    """Give a run's folder the name of an earlier day: those of one second are in no order."""
+    return str(Path(run).rename(Path(run).with_name(f"2020-01-0{day}T00-00-00Z_run")))
+
+
 def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
+    two = (earlier(two[0], 1), two[1])
     both = " ".join(f"outputs/runs/{Path(one).name}" for one in two)
     one = program("compare", two[1]).stderr
     assert "this is one run, not two" in one
     refused = program("compare").stderr
     assert "name a second run to compare with" in refused
-    for text in (one, refused):
-        assert text.rstrip().endswith(f"compare {both}")
+    earliest = program("compare", two[0], two[0]).stderr
+    for text, which in ((one, "an earlier one"), (refused, "an earlier one"), (earliest, "a later one")):
+        assert f"with {which}: " in text
+        assert text.rstrip().endswith(f"compare {both}"), "the earlier run is A"
+    assert program("compare", *both.split()).returncode == 0
     assert "this is not a folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
     for margin in ("-1", "5e-324", "nan", "inf"):
@@ -203,6 +212,26 @@ def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     assert "run.json is damaged" in done.stderr
 
 
+def test_runs_of_several_datasets_are_compared_if_they_share_one(program: Program, two: tuple[str, str]) -> None:
+    def named(*names: str) -> str:
+        """A run of these datasets, as its run.json has them."""
+        folder = Path(evaluate(program, "c", cases(3)))
+        manifest = json.loads((folder / "run.json").read_text())
+        [facts] = manifest["datasets"].values()
+        (folder / "run.json").write_text(json.dumps(manifest | {"datasets": dict.fromkeys(names, facts)}))
+        return str(folder)
+
+    two = (earlier(two[0], 1), earlier(two[1], 2))
+    shared = named(*json.loads((Path(two[1]) / "run.json").read_text())["datasets"], "x")
+    assert "with an earlier one: " in program("compare", shared).stderr
+    for folder in Path(two[0]).parent.iterdir():
+        (folder / "run.json").rename(folder / "kept.json")
+    named("p", "q")
+    told = program("compare", named("r", "s")).stderr
+    assert "--unpaired" not in told, "which would fail"
+    assert "name the folder of another run" in told
+
+
 def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     other = evaluate(program, "c", [row | {"id": f"x{row['id']}"} for row in cases(2)])
     done = program("compare", two[0], other)
@@ -210,6 +239,7 @@ def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     assert "no scored case in common" in done.stderr
     both = " ".join(f"outputs/runs/{Path(one).name}" for one in (two[0], other))
     assert f"compare {both} --unpaired" in done.stderr
+    assert program("compare", *both.split(), "--unpaired").returncode == 0
     done = program("compare", two[0], other, "--unpaired", "--margin", "0.5")
     assert done.returncode == 0, done.stderr
     assert "Newcombe and Fisher, unpaired: 12 against 12 cases" in done.stdout

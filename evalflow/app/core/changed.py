@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of
-from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, prepared_steps
+from evalflow.app.core.saved import ANOTHER, SavedRun, composed_of, declared_meaning, prepared_steps
 from evalflow.errors import UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import shown
@@ -267,5 +267,8 @@ def _named_alike(pair: tuple[SavedRun, SavedRun]) -> str:
 def of_different_cases(pair: tuple[SavedRun, SavedRun]) -> str:
     """How to compare runs of different cases, or of equal cases whose datasets have two names."""
     folders = (shown(run.folder.path) for run in pair)
+    first, second = (run.manifest.datasets.keys() for run in pair)
+    if not first & second and (len(first) > 1 or len(second) > 1):
+        return ANOTHER  # nothing says which dataset to compare with which
     unpaired = f"two samples of different cases: {command('compare', *folders, '--unpaired')}"
     return "; ".join(filter(None, (_named_alike(pair), unpaired)))
