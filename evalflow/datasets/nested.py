@@ -9,11 +9,9 @@ from evalflow.datasets.fields import ColumnSource
 from evalflow.datasets.proposal import USUAL, propose_fields
 from evalflow.values.cells import opened
 from evalflow.values.jsonvalues import as_list, as_map, is_object, json_path
-from evalflow.values.leaves import Leaf, leaves, written_path
+from evalflow.values.leaves import Leaf, leaves, said, written_path
 
 _TEXTS = ("question", "answer", "reference")
-_WRAPPERS = ("content", "text", "value", "page_content", "message")
-"""Keys that do not say what their text is about."""
 _FOUND_INSIDE = ("question", "messages", "answer", "reference", "contexts")
 _HOLDERS: Mapping[str, str] = {"request": "question", "outputs": "answer", "result": "answer", "body": "answer"}
 """Names of objects, beside the usual names of columns, with the field that such an object is about."""
@@ -67,24 +65,17 @@ def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
     found = list(leaves(value, column))
     names: dict[str, Leaf] = {}
     for leaf in found:
-        names.setdefault(_name(leaf), leaf)
+        names.setdefault(leaf.name, leaf)
     inside = propose_fields(list(names))
     places = {name: names[name] for name in _FOUND_INSIDE if name in names}
     places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
-    texts = [leaf for leaf in found if isinstance(leaf.value, str) and _name(leaf) != "model"]
+    texts = said(found)
     about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
     places = {field: leaf for field, leaf in places.items() if isinstance(leaf.value, str) == (field in _TEXTS)}
-    if about in _TEXTS and about not in places and not (about == "question" and "messages" in places):
-        replies = [leaf for leaf in texts if leaf.keys[-1] in _WRAPPERS]
-        if len(likely := texts if len(texts) == 1 else replies[:1]) == 1:
-            places[about] = likely[0]
+    is_clear = bool(texts) and (len(texts) == 1 or texts[0].is_wrapped)
+    if is_clear and about in _TEXTS and about not in places and not (about == "question" and "messages" in places):
+        places[about] = texts[0]
     return {field: leaf.path for field, leaf in places.items()}
-
-
-def _name(leaf: Leaf) -> str:
-    """The last key below the column that is not a wrapper, such as `reply` of `reply.content`; else the last key."""
-    names = [key for key in leaf.keys if isinstance(key, str)]
-    return next((name for name in reversed(names[1:]) if name not in _WRAPPERS), names[-1])
 
 
 def _with_last_message(

@@ -30,7 +30,7 @@ from evalflow.values.jsonvalues import (
     kind,
     parsed,
 )
-from evalflow.values.leaves import leaves
+from evalflow.values.leaves import leaves, said
 
 if TYPE_CHECKING:
     from evalflow.traces.reading import TraceReading
@@ -390,12 +390,15 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
 
 
 def _places(name: str, reply: object) -> str:
-    """Where else the value of a field may be: the longest texts of the reply, or its longest lists for contexts."""
-    wanted = {"answer": str, "contexts": list}.get(name, ())
-    found = [leaf for leaf in leaves(reply) if isinstance(leaf.value, wanted)]
-    paths = [leaf.path for leaf in sorted(found, key=lambda leaf: len(as_list(leaf.value) or str(leaf.value)))]
-    if not paths:
+    """Where else the value of a field may be: texts of the reply, wrapped and long ones first, or its longest lists."""
+    found = list(leaves(reply))
+    if name == "answer":
+        likely = sorted(said(found), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
+    else:
+        lists = [leaf for leaf in found if name == "contexts" and as_list(leaf.value)]
+        likely = sorted(lists, key=lambda leaf: -len(as_list(leaf.value)))
+    if not likely:
         return ""
-    *others, best = paths[-_PROPOSED:]
-    more = f" (or {', '.join(reversed(others))})" if others else ""
+    best, *others = [leaf.path for leaf in likely[:_PROPOSED]]
+    more = f" (or {', '.join(others)})" if others else ""
     return f"; set where it is: {quoted(f'target.{name}={best}')}{more}"

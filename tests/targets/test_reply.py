@@ -119,6 +119,23 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
             {"contexts": "$.docs"},
             "set where it is: 'target.contexts=$.found.docs'",
         ),
+        (
+            {"id": "x" * 40, "model": "a-model-with-a-long-name", "run_id": "y" * 40, "output": [{"text": "It is."}]},
+            {},
+            "set where it is: 'target.answer=$.output[0].text'",
+        ),
+        (
+            {"note": "A long note beside the answer.", "text": "A"},
+            {},
+            "set where it is: 'target.answer=$.text' (or $.note)",
+        ),
+        ("A text.", {"answer": "$.text"}, "nothing is at $.text in the reply; set where it is: 'target.answer=$'"),
+        ({"id": "abc"}, {}, "the reply has no answer; it has id; set its path: target.answer=$.PATH"),
+        (
+            {"answer": "A", "warnings": [], "docs": ["B"]},
+            {"contexts": "$.found"},
+            "nothing is at $.found in the reply; set where it is: 'target.contexts=$.docs'",
+        ),
         ({}, {}, "it has no field at all"),
         (None, {}, "the reply is null, and has no answer"),
         ({"text": "A"}, {"answer": "$.output.text"}, "answer: nothing is at $.output.text in the reply"),
