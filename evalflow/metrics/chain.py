@@ -1,4 +1,7 @@
-"""Asks a judge in steps, each with a rendered prompt. A chain asks one step after the other, then scores by a rule."""
+"""Asks a judge in steps, each with a rendered prompt. A chain asks one step after the other, then scores by a rule.
+
+In the lists of a reply, equal items count once, and a list is no longer than its text allows (`checked_lists`).
+"""
 
 from __future__ import annotations
 
@@ -371,6 +374,9 @@ def checked_lists(
     step: StepConfig, ask: Ask, rows: Sequence[Mapping[str, object]], most: int | None = None
 ) -> tuple[list[object], int]:
     """The rows of a reply without duplicates in their lists, and the number of duplicates.
+
+    Items are equal if they differ only in white space, case, character width or a final full stop. A model in a loop
+    may write the same claim hundreds of times, or invent claims without end; either would distort the score.
 
     JudgeError if a list still has more than `most` items. With None its text is the limit: the step's `source`, else
     all that the judge was shown.

@@ -22,7 +22,6 @@ from evalflow.metrics.returns import (
     ListType,
     NumberType,
     RecordType,
-    StepConfig,
     item_type,
     reply_model,
 )
@@ -299,6 +298,10 @@ def _kept(step: StepConfig, prompts: Prompts) -> str:
 
 
 def _reply(step: StepConfig, model: type[BaseModel], reply: object) -> object:
+    """The reply of an example in the judge's format: a step with `one_per` numbers its replies.
+
+    ValueError if it does not fit `model`.
+    """
     if step.one_per is None:
         return json.loads(model.model_validate(reply).model_dump_json())
     if not is_sequence(reply):

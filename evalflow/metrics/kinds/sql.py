@@ -1,7 +1,8 @@
 """The kind `sql`: whether two queries give the same rows, by running both against databases that are made for it.
 
 Queries that differ in their text may mean the same, and queries that agree on one database may differ on the next; so
-both are run, on each of the fillings of the tables (test-suite accuracy: Zhong, Yu and Klein, 2020).
+both are run, on each of the fillings of the tables (test-suite accuracy: Zhong, Yu and Klein, 2020). Their result sets
+are compared as multisets or in order, with a tolerance for numbers.
 """
 
 from __future__ import annotations
