@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from evalflow.errors import command
 from evalflow.paths import shown
@@ -100,7 +101,7 @@ def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] =
     return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
 
 
-def of_exit(code: int, states: Mapping[str, int], gates: Sequence[GateOutcome], max_error_rate: float) -> str:
+def of_exit(code: Literal[1, 3], states: Mapping[str, int], gates: Sequence[GateOutcome], max_error_rate: float) -> str:
     """Why the exit code of a finished run is 1 or 3. `states` are the numbers of scores in each state."""
     if code == 1:
         return "a gate failed (exit code 1)"

@@ -112,9 +112,9 @@ class TerminalScreen:
             what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
             self._out.print(literal(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
             self._out.print(literal(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
-        if manifest.exit_code:
+        if (code := manifest.exit_code) in (1, 3):
             allowed = rules.settings.run.max_error_rate
-            why = of_exit(manifest.exit_code, manifest.scores, derived.gates, allowed)
+            why = of_exit(code, manifest.scores, derived.gates, allowed)
             self._out.print(literal(why, style="bold red"), soft_wrap=True)
         self._out.print()
         is_latest = folder.path.resolve() == (Path("outputs") / "latest").resolve()
