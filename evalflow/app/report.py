@@ -79,7 +79,7 @@ def open_report(folder: str | None, console: Console) -> int:
     return 0
 
 
-_SCORE_KEYS = ("metric", "judge", "member_of", "repeat", *RESULT, "reason", *FAULT)
+_SCORE_KEYS = ("metric", "judge", "member_of", "repeat", *RESULT, "reason", *FAULT, "path")
 _BY_PEOPLE = ("human", "human_passed", "human_undefined")
 
 

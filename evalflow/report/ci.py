@@ -72,22 +72,22 @@ def write_junit(path: Path, run: Reported) -> None:
     cells = own.filter(pl.col("threshold").is_not_null())
     failed = {str(gate["of_metric"]) for gate in run.gates if gate["passed"] is False}
     counted = own.select((pl.col("status") == "error").sum(), pl.len()).collect(engine="streaming")
-    errors, scores = (int(count) for count in counted.row(0))
-    decides = _Decides(failed, errors=too_many_errors(errors, scores, run.max_error_rate))
+    n_errors, n_scores = (int(count) for count in counted.row(0))
+    decides = _Decides(failed, errors=too_many_errors(n_errors, n_scores, run.max_error_rate))
     with replacing(path) as file, TemporaryFile("w+", encoding="utf-8") as body:
-        gates, cases = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
+        gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
         several = _several(cells)
         for cell in iterate_rows(cells.select(_SHOWN)):
             name = _name(cell, several)
-            cases.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
+            scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
         properties = _properties(run)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        totals = zip(gates.totals().items(), cases.totals().values(), strict=True)
+        totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
         whole = {name: one + other for (name, one), other in totals if name != "skipped"}
         file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
-        for suite in (gates, cases):
+        for suite in (gates, scores):
             file.write(f"<testsuite{_attributes({'name': suite.name, **suite.totals()})}>\n{properties}")
             suite.body.seek(0)
             copyfileobj(suite.body, file)

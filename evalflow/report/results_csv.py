@@ -21,9 +21,12 @@ AnswerOf = Callable[[Case, str, int], Answer | None]
 Score = dict[str, Any]  # one row of `scores`, by column name
 
 CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
+"""The columns that identify a score."""
 RESULT = ("status", "score", "threshold", "passed")
-FAULT = ("error_type", "error", "path")
-COLUMNS = (*CELL, "member_of", *RESULT, "value", "reason", "steps", *FAULT, "cost_usd", "latency_s")
+"""The score, or the state of a missing one, and whether it passed."""
+FAULT = ("error_type", "error")
+"""Why a score is in state error."""
+COLUMNS = (*CELL, "member_of", *RESULT, "value", "reason", "steps", *FAULT, "path", "cost_usd", "latency_s")
 """The columns of `scores` that are shown for a single case."""
 
 ABOUT_ANSWER = ("finish_reason", "thoughts", "full_answer", "extracted")

@@ -237,7 +237,7 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
 
 
 def _uncorrected(row: ComparisonRow, labelled: int, unusable: str = "") -> ComparisonRow:
-    """A statistic that labels do not correct; if there are labels, with the reason."""
+    """The row with its number of labels and, if there are any, why they do not correct it."""
     return replace(row, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
 
 
@@ -264,12 +264,12 @@ class _Comparing:
         names = dataset.split(" → ")
         unusable = next((why for name in names if (why := self.unusable.get((name, metric)))), "")
         for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
-            row = partial(ComparisonRow, self.pair, dataset, metric, judge, tag, also_tags=also_tags)
-            yield from self._differences(row, own, traits, values, unusable)
+            make_row = partial(ComparisonRow, self.pair, dataset, metric, judge, tag, also_tags=also_tags)
+            yield from self._differences(make_row, own, traits, values, unusable)
 
     def _differences(
         self,
-        row: partial[ComparisonRow],
+        make_row: partial[ComparisonRow],
         sides: Sides,
         traits: Traits,
         values: ClassifiedCases | None,
@@ -281,7 +281,7 @@ class _Comparing:
         """
         if sides[0]["metric"][0] == CASES:
             found = self._difference(sides, "passed", bounded=True)
-            yield _uncorrected(row("pass_rate", True, found), max(self._labelled(sides, "human")))
+            yield _uncorrected(make_row("pass_rate", True, found), max(self._labelled(sides, "human")))
             return
         judged = self._judged(sides)
         same = [
@@ -290,7 +290,7 @@ class _Comparing:
             and side["human"].eq_missing(side["accepted"]).all()
             for side, own in zip(sides, judged, strict=True)
         ]
-        mean = self._corrected(row, sides, ("score", "human"), unusable, bounded=traits.bounded)
+        mean = self._corrected(make_row, sides, ("score", "human"), unusable, bounded=traits.bounded)
         alone = mean.judged or mean.found
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
@@ -301,10 +301,10 @@ class _Comparing:
             mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also, bounded=traits.bounded
         )
         if "pass_rate" not in also and all(own.height for own in judged):
-            yield self._corrected(row, judged, ("passed", "accepted"), unusable, bounded=True)
+            yield self._corrected(make_row, judged, ("passed", "accepted"), unusable, bounded=True)
         for name, found in figures:
             if name not in also:
-                yield _uncorrected(row(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
+                yield _uncorrected(make_row(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
         """The number of cases labelled in both runs, and the number in the run with fewer labels."""
@@ -318,7 +318,7 @@ class _Comparing:
         return f"no label is of {without[0]}" if len(without) == 1 else ""
 
     def _corrected(
-        self, row: partial[ComparisonRow], sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool
+        self, make_row: partial[ComparisonRow], sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool
     ) -> ComparisonRow:
         """The difference of means or pass rates, corrected by labels if they may correct it, else with the reason.
 
@@ -327,7 +327,7 @@ class _Comparing:
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
         both, fewer = self._labelled(sides, people)
-        found = row("pass_rate", True, alone, labelled=both or fewer)
+        found = make_row("pass_rate", True, alone, labelled=both or fewer)
         if not fewer:
             return replace(found, uncorrected=self._without_label(sides, people) if alone.difference else "")
         if unusable:
