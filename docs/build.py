@@ -32,8 +32,8 @@ OUTSIDE = {
     "../bench/README.md": "benchmarks.md",
     "../data/README.md": "data.md",
     "../data/rag_guideline.md": "rag_guideline.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "CHANGELOG.md": "changelog.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../CHANGELOG.md": "changelog.md",
 }
 """Pages that stand outside of docs/, by how others link to them, with their names on the site."""
 Pages = Mapping[str, str | Mapping[str, str]]
@@ -146,7 +146,7 @@ def main() -> int:
 def _relinked(text: str) -> str:
     """The page with its links as they are on the site; files that are not pages are named without a link."""
     for place, name in OUTSIDE.items():
-        text = text.replace(f"]({place}", f"]({name}")
+        text = text.replace(f"]({place}", f"]({name}").replace(f"]({place.removeprefix('../')}", f"]({name}")
     text = text.replace("](docs/", "](").replace("](../docs/", "](")
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)?(?:LICENSE|data|conf|bench|prompts)[^)]*\)", r"\1", text)
 

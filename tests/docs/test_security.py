@@ -51,6 +51,8 @@ def test_each_requirement_that_is_met_names_tests_that_exist() -> None:
         assert state in ("met", "not met", "not applicable"), row
         assert shown, row
         assert state != "met" or "::" in shown or "](" in shown, row
+        assert not re.search(r"``|`[^`]*\]\([^`]*`", shown), f"code quotes within code quotes: {row}"
+        assert "::" not in re.sub(r"`[\w.]+::\w+`", "", shown), f"a test without code quotes of its own: {row}"
     named = re.findall(r"`([\w.]+)::(\w+)`", PAGE)
     assert len(named) > 40
     for module, name in named:
