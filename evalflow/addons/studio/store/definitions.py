@@ -54,7 +54,7 @@ def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[
 def other_titles(connection: Connection, project: int) -> list[Row]:
     """Titles that differ from the name, in a project and of all projects: kind, bot (of a metric), name and title.
 
-    Checks may have the same title, or none.
+    Metrics are listed also without a title of their own. Checks may have the same title, or none.
     """
     queries: list[Query] = []
     for kind in (*TITLED, "check"):
@@ -65,7 +65,8 @@ def other_titles(connection: Connection, project: int) -> list[Row]:
             bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
             source, owner = found.join(bots), bots.c.project_id == project
         columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
-        queries.append(select(*columns).select_from(source).where(owner, found.c.title.not_in(("", found.c.name))))
+        is_other = sa.true() if kind == "metric" else found.c.title.not_in(("", found.c.name))
+        queries.append(select(*columns).select_from(source).where(owner, is_other))
     return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
 
 

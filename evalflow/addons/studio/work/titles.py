@@ -95,7 +95,10 @@ def titled(values: Mapping[str, object], name: str, title: str) -> dict[str, obj
 
 @dataclass(frozen=True, slots=True)
 class Titles:
-    """The titles of a project, to show for names: those that differ from their names, by kind, bot and name."""
+    """The titles of a project, to show for names: those that differ from their names, by kind, bot and name.
+
+    Metrics are listed also without a title of their own, so that none gets the title of a check.
+    """
 
     given: Mapping[tuple[str, str, str], str]
 
@@ -103,13 +106,15 @@ class Titles:
         """The title of a bot, metric, dataset, judge, check or project; its name if it has no other title.
 
         `bot`: whose metric it is; without one it is the library's. Scores of a reusable check have its name, and a
-        number if a case repeats it. A bot may have its model behind a colon, as in the scores of a run.
+        number if a case repeats it; if a metric has this name, it is the metric's. A bot may have its model behind a
+        colon, as in the scores of a run.
         """
         if (kind, name) == ("metric", CASES):
             return "Cases that pass everything"
         owner, (check, *number) = bot.partition(":")[0], name.split("#", 1)
-        found = self.given.get((kind, owner, name)) or self.given.get((kind, "", name))
-        if found is None and kind == "metric" and (title := self.given.get(("check", "", check))):
+        known = [title for of in (owner, "") if (title := self.given.get((kind, of, name))) is not None]
+        found = next((title for title in known if title not in ("", name)), None)
+        if not known and kind == "metric" and (title := self.given.get(("check", "", check))):
             return " ".join([title, *number])
         if found is None and kind == "bot" and ":" in name:
             return self.given.get((kind, "", name.partition(":")[0])) or name
@@ -141,7 +146,9 @@ def titles_of_projects(space: Workspace, projects: Iterable[str]) -> dict[str, T
 def _declared() -> dict[str, dict[str, str]]:
     return {
         kind: {
-            option.name: title for option in options(None, group) if (title := declared_title(option)) != option.name
+            option.name: title
+            for option in options(None, group)
+            if (title := declared_title(option)) != option.name or kind == "metric"
         }
         for group, kind in _GROUPS.items()
     }

@@ -105,6 +105,20 @@ def test_scores_have_the_titles_of_the_bot_with_its_model_and_of_the_check(space
     ]
 
 
+def test_a_metric_without_a_title_does_not_get_that_of_a_check_of_its_name(space: Workspace) -> None:
+    bots.create_bot(space, "desk", RECORDED)
+    bots.create_bot(space, "shop", RECORDED)
+    metrics.create_metric(space, "desk", MetricDraft("tone", EXACT))
+    for name in ("tone", "coherence"):
+        checks.create_check(space, CheckDraft(name, "string_matching", {"keyword": "please"}, f"A check of {name}"))
+    shown = titles_of(space)
+    assert (shown.of("metric", "tone", "desk:model-7b"), shown.of("metric", "tone", "shop")) == (
+        "tone",
+        "A check of tone",
+    )
+    assert shown.of("metric", "coherence", "desk") == "coherence"
+
+
 def test_a_title_changes_without_the_name_and_a_renamed_bot_keeps_it(space: Workspace) -> None:
     bots.create_bot(space, "helper", RECORDED)
     assert bots.update_bot(space, "helper", 1, new_name="support").title == "support"  # it never had another one
