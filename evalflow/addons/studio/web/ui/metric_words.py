@@ -86,15 +86,18 @@ def needs_in_words(needs: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-_LACKS = re.compile(r"(?<=\bthe case has no )[a-z_.]+(?: and no [a-z_.]+)*\Z")
+_LACKS = re.compile(r"(?<=\Athe case has no )\S+(?: and no \S+)*\Z")
 
 
 def lacking_in_words(reason: str) -> str:
-    """A reason for a missing score, with the words that people know for the fields of a case.
+    """Why a metric skipped a case, with the words that people know for the fields of a case.
 
-    >>> lacking_in_words("the case has no reference and no contexts")
-    'the case has no expected answer and no context'
+    >>> lacking_in_words("the case has no reference and no vars.Topic")
+    'the case has no expected answer and no column Topic'
     """
-    return _LACKS.sub(
-        lambda found: " and no ".join(needs_in_words([one]) for one in found[0].split(" and no ")), reason
-    )
+    return _LACKS.sub(lambda found: " and no ".join(map(_field_in_words, found[0].split(" and no "))), reason)
+
+
+def _field_in_words(field: str) -> str:
+    whole, _, inner = field.partition(".")
+    return f"column {inner}" if whole == "vars" else field if inner else needs_in_words([field])

@@ -103,7 +103,8 @@ def status_badge(status: str) -> None:
 def why(score: Score) -> str:
     """The judge's reason, or why there is no score."""
     error = f"{score.error_type}: {score.error}" if score.error_type and score.error else score.error
-    return lacking_in_words(score.reason or error or score.answer_error or "")
+    reason = score.reason or error or score.answer_error or ""
+    return lacking_in_words(reason) if score.status == "skipped" else reason
 
 
 def _facts(score: Score) -> list[tuple[str, str]]:

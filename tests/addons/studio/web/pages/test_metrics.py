@@ -185,7 +185,7 @@ def test_a_rubric_has_any_scale_and_a_judge_of_its_own(visit: Visit, pages: Serv
         field(page, "Question").fill("Well?")
         field(page, "Answer").fill("Perhaps.")
         press(page, "Show the prompt")
-        seen(page, "the case has no vars.audience")
+        seen(page, "the case has no column audience")
         page.get_by_text("Take a case, or add").click()
         field(page, "Further values").fill("audience: children")
         press(page, "Try it")

@@ -8,14 +8,34 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.studio.web.ui.score import score_source
+from evalflow.addons.studio.web.ui.score import score_source, why
 from evalflow.addons.studio.work.scores import Score
 
 CHANCES = [{"score": {"7": 0.6, "8": 0.4}}]
 
 
-def _score(path: str | None, *steps: Mapping[str, Any]) -> Score:
-    return Score(**{one.name: None for one in fields(Score)} | {"path": path, "steps": steps})  # pyright: ignore
+def _score(path: str | None, *steps: Mapping[str, Any], **facts: str) -> Score:
+    empty = {one.name: None for one in fields(Score)}
+    return Score(**empty | {"path": path, "steps": steps} | facts)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "shown"),
+    [
+        (
+            "skipped",
+            "the case has no reference and no vars.col_1",
+            "the case has no expected answer and no column col_1",
+        ),
+        ("skipped", "the case has no vars.Topic", "the case has no column Topic"),
+        ("skipped", "the case has no metadata.category", "the case has no metadata.category"),
+        ("scored", "the case has no contexts", "the case has no contexts"),
+    ],
+)
+def test_a_skipped_score_names_the_fields_as_people_do_and_a_judge_is_quoted(
+    status: str, reason: str, shown: str
+) -> None:
+    assert why(_score(None, status=status, reason=reason)) == shown
 
 
 @pytest.mark.parametrize(
