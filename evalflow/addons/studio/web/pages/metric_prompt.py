@@ -184,12 +184,12 @@ class PromptField:
             for name, content in found.items():
                 with ui.element("div").classes("actions"):
                     text(name.rpartition("/")[2].removesuffix(".jinja"), "strong")
-                    if (written := _written_out(shown, name, content)) != shown:
-                        button("Write it into the prompt", partial(self._write_out, written), kind="quiet")
+                    if _written_out(shown, name, content) != shown:
+                        button("Write it into the prompt", partial(self._write_out, name, content), kind="quiet")
                 text(content, "pre", "card code-block").props("tabindex=0")
 
-    async def _write_out(self, written: str) -> None:
-        self.field.value = written
+    async def _write_out(self, name: str, content: str) -> None:
+        self.field.value = _written_out(str(self.field.value or ""), name, content)
         self._followed()
         await self._show_shared()
 
