@@ -76,10 +76,12 @@ class ResponseHeaders:
         self._headers["ETag"] = f'"{thing.version}"'
         return thing
 
-    def locate(self, thing: T, name: str | int) -> T:
-        """Set the Location of a new thing, and its ETag if it has versions; returns the thing."""
-        collection = self._path.removesuffix("/open")  # POST /runs/open makes a run
-        self._headers["Location"] = f"{collection}/{name}"
+    def locate(self, thing: T, name: str | int, collection: str = "") -> T:
+        """Set the Location of a new thing, and its ETag if it has versions; returns the thing.
+
+        `collection`: its path, if the request has another.
+        """
+        self._headers["Location"] = f"{collection or self._path}/{name}"
         version = getattr(thing, "version", None)
         if version is not None:
             self._headers["ETag"] = f'"{version}"'

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, BinaryIO, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
@@ -87,10 +87,10 @@ def post_estimate(space: Space, new: RunRequest, failed_in: FailedIn = None) -> 
 
 
 @router.post("/open", status_code=201)
-def post_folder(space: Space, made: RunFolderIn, headers: Headers) -> runs.Run:
+def post_folder(space: Space, made: RunFolderIn, headers: Headers, request: Request) -> runs.Run:
     """Open a run made on the command line; its scores appear once the worker has read them."""
     run = open_run(space, made.folder, trust_program=made.trust_program)
-    return headers.locate(run, run.run_id)
+    return headers.locate(run, run.run_id, request.url.path.rpartition("/")[0])
 
 
 @router.get("/{run}")
