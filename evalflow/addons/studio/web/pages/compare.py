@@ -327,7 +327,7 @@ def _download(found: Comparison) -> None:
         ui.download.content(path.read_bytes(), "compare.html", "text/html")
 
 
-_OF_EXAMPLE = re.compile(r"\Aexamples\.(\d+)\.(?:reply\.)?(\w+)\Z")
+_OF_EXAMPLE = re.compile(r"\Aexamples\.(\d+)\.(?:reply\.)?([\w.]+)\Z")
 _HASH = re.compile(r" [0-9a-f]{8}\Z")
 
 
@@ -338,13 +338,15 @@ def _what_changed(found: Comparison, bot: str) -> None:
     metric = re.compile(rf"\bmetric ({'|'.join(map(re.escape, names))})(?!\w)")
     with section("What you changed"), ui.element("div").classes("card"):
         for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
-            text(capitalised(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what)), "h3")
+            heading = capitalised(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what))
+            text(heading, "h3")
             for _, name, before, after in own:
                 if name:
-                    text(_OF_EXAMPLE.sub(r"example \1, \2", _HASH.sub("", name)), "p", "small muted")
+                    shown = _OF_EXAMPLE.sub(r"example \1, \2", _HASH.sub("", name))
+                    text(shown, "p", "small muted")
                     with ui.element("div").classes("split"):
-                        _marked(before, "del", f"{what}, {name}: A")
-                        _marked(after, "ins", f"{what}, {name}: B")
+                        _marked(before, "del", f"{heading}, {shown}: A")
+                        _marked(after, "ins", f"{heading}, {shown}: B")
         if found.changed[0].answers:
             text(found.changes[-1], "p", "small muted")
 
