@@ -374,7 +374,9 @@ _SIGNS = {True: ("✓", "passed", "pass"), False: ("✗", "failed", "fail"), Non
 def chip(cell: ResultCell) -> Sequence[Markup]:
     """A metric's score, marked as passed or failed by sign and colour, or why there is none."""
     if cell.status == "error" or cell.score is None:
-        return [markup("span", cell.status, cls=f"badge {'warn ' if cell.status == 'error' else ''}chip unscored")]
+        tone, by = "warn " if cell.status == "error" else "", {"title": "by people"} if cell.is_by_people else {}
+        classes = f"badge {tone}chip unscored{' by-people' if by else ''}"
+        return [markup("span", cell.status, cls=classes, **by)]
     sign, word, tone = _SIGNS[cell.passed]
     shown = number(cell.score, 2)
     of = f", the mean of {cell.n:,}" if cell.n > 1 else ""
