@@ -270,6 +270,13 @@ def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
     return list(found)
 
 
+def questions_at(run: RunScores, positions: Sequence[int]) -> dict[int, str]:
+    """The questions of the answers at these positions (at most 500), by position."""
+    here = answers.c.run == run.run, answers.c.position.in_(positions)
+    found = run.connection.execute(select(answers.c.position, answers.c.question).where(*here))
+    return {row.position: row.question for row in found}
+
+
 def _cell(run: RunScores, rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
     counted = [_counted(run, limits, row) for row in rows]
     passed = [one for *_, one in counted if one is not None]

@@ -179,6 +179,13 @@ def read_results(
 
 
 @requires("read")
+def questions_at(space: Workspace, run_id: str, positions: Sequence[int]) -> dict[int, str]:
+    """The questions of the answers at these positions (at most 500), by position."""
+    with _scores_of(space, run_id) as scores:
+        return results.questions_at(scores, positions)
+
+
+@requires("read")
 def answered_cases(space: Workspace, run_id: str, positions: Sequence[int]) -> dict[str, list[str]]:
     """The ids of the cases whose answers stand at these positions, by dataset."""
     found: dict[str, list[str]] = {}

@@ -44,7 +44,7 @@ from evalflow.addons.studio.work.review_calibration import IssuedCertificate, Ju
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.runs import get_run
-from evalflow.addons.studio.work.scores import read_results
+from evalflow.addons.studio.work.scores import questions_at
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import command
 from evalflow.metrics.kinds.pairwise import VERDICTS
@@ -308,8 +308,7 @@ def _read_result(workspace: Workspace, review: Review) -> tuple[ReviewResult, di
     """The result, and the questions of its cases by their positions."""
     found = review_calibration.review_result(workspace, review.name)
     positions = [one.position for one in found.cases if one.agreed < 1 and one.position is not None]
-    rows = read_results(workspace, review.run_id, list(dict.fromkeys(positions))[:500])
-    return found, {row.position: row.question for row in rows}
+    return found, questions_at(workspace, review.run_id, list(dict.fromkeys(positions))[:500])
 
 
 def show_result(workspace: Workspace, review: Review, read: tuple[ReviewResult, Mapping[int, str]]) -> None:
