@@ -199,9 +199,16 @@ async def test_one_page_of_a_person_is_built_and_whoever_opens_many_waits_until_
 
     with working_in(tmp_path) as space:
         fair = FairTurns(build)
-        built = [opened("vera") for _ in range(int(turns.PAGE_BURST))]
+        built = [opened("vera") for _ in range(int(turns.PAGE_BURST) - 1)]
         assert await settle() == ["vera"]
         await _ended(built, ends["vera"])
+        ends.clear()
+        built = [opened("ben")]
+        await settle()
+        built.append(opened("vera"))
+        assert (await settle())[-1] == "vera", "each page counts once, however many parts it is sent in"
+        await _ended(built, ends["ben"], ends["vera"])
+        ends.clear()
         for _ in range(2):
             built = [opened("ben")]
             await settle()
