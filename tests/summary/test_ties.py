@@ -123,7 +123,7 @@ def test_the_nearest_levels_are_one_or_two(values, count):
 
 def test_cases_of_which_some_answers_alone_are_labelled_are_counted() -> None:
     def case(case_id: str, *human: float | None) -> list[dict[str, object]]:
-        key = {"dataset": "d", "metric": "m", "case_id": case_id}
+        key: dict[str, object] = {"dataset": "d", "metric": "m", "case_id": case_id}
         return [key | {"target_repeat": i, "human": one} for i, one in enumerate(human)]
 
     rows = [*case("whole", 1.0, 0.0), *case("part", 1.0, None), *case("none", None, None)]
