@@ -227,7 +227,8 @@ def compare_samples(
 def _followed_by(side: pl.DataFrame, whole: pl.LazyFrame) -> pl.DataFrame:
     rows = by_case(whole).with_columns(pl.col("place") + side["seen"].sum()).collect(engine="streaming")
     key = ("dataset", "case_id")
-    people = side.group_by(key).agg(pl.col("human").max(), pl.lit(None, pl.Float64).alias("accepted"))
+    unused = pl.lit(None, pl.Float64).alias("accepted"), pl.lit(None, pl.Boolean).alias("human_undefined")
+    people = side.group_by(key).agg(pl.col("human").max(), *unused)
     return pl.concat([side, rows.join(people, on=key, how="left", maintain_order="left").select(side.columns)])
 
 
