@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,24 +12,19 @@ from pathlib import Path
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import OmegaConf
 from omegaconf.errors import (
-    GrammarParseError,
-    InterpolationKeyError,
     MissingMandatoryValue,
     OmegaConfBaseException,
-    UnsupportedInterpolationType,
 )
 
 from evalflow.config.explain import COMMAND_LINE, unknown_key
+from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.keys_elsewhere import key_elsewhere
-from evalflow.config.schema import ENDINGS
+from evalflow.config.misnamed import no_option
 from evalflow.config.validate import Composed
-from evalflow.config.yaml_text import safe_yaml
-from evalflow.errors import InfrastructureError, Meant, Problem, UserError, command, nearest, quoted, unknown_name
-from evalflow.extras import pip_install
-from evalflow.paths import GROUPS, shown
-from evalflow.values.jsonvalues import as_map, is_list, is_mapping
+from evalflow.errors import InfrastructureError, Meant, Problem, UserError, nearest, quoted, unknown_name
+from evalflow.paths import GROUPS
+from evalflow.values.jsonvalues import as_map, is_list
 
 _EXAMPLES = {
     "argv": "[python3,bot.py]",
@@ -296,175 +291,3 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
         choice = f"{root}={below[0]}"
         return Problem(what, COMMAND_LINE, f"add {choice}", meant=Meant((), (choice,)))
     return None
-
-
-LITERAL = r"write \${ for a literal ${ (\\${ in double quotes of YAML)"
-_OPENING = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
-_WHOLE = ("experiment", "local")  # groups whose files set keys of the whole configuration
-
-
-def interpolation_problem(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> Problem | None:
-    """Return the problem of a text with an invalid or unresolvable interpolation; None for other errors."""
-    error = error.__cause__ if isinstance(error.__cause__, GrammarParseError) else error
-    key = str(getattr(error, "full_key", "") or "")
-    if isinstance(error, InterpolationKeyError):
-        named = re.search(r"Interpolation key '([^']+)'", str(error))
-        name = named[1] if named else "a key"
-        if name.startswith("target.") and key.startswith("judge."):
-            what = f"the judge is to be the target's own model, and the target has no {name.removeprefix('target.')}"
-            hint = "choose a model as the target, such as target=openai generate=true, or another judge"
-            return Problem(what, key, hint)
-        what, hint = f"${{{name}}} refers to {name}, which does not exist", "; or `--cfg job` shows every key"
-    elif isinstance(error, UnsupportedInterpolationType):
-        named = re.search(r"Unsupported interpolation type (\S+)", str(error))
-        what, hint = f"${{{named[1] if named else ''}:...}} is not an interpolation that exists", ""
-    elif isinstance(error, GrammarParseError):
-        what, hint = "${ begins an interpolation, but no valid one follows", ""
-    else:
-        return None
-    broken = isinstance(error, GrammarParseError)  # the key as in the file, without the file's package
-    return Problem(what, _place(key, overrides, folders, broken=broken), LITERAL + hint)
-
-
-def _place(key: str, overrides: Sequence[str], folders: Sequence[Path], *, broken: bool) -> str:
-    """Return the text's place: its file and key, "the command line", or the key alone if no file has it."""
-    found = [
-        (file, path)
-        for file, path, text in _texts(folders)
-        if (not _parses(text) if broken else path == key) and _is_chosen(file, overrides)
-    ]
-    if any(word.lstrip("+").startswith(f"{key}=") and _OPENING.search(word) for word in overrides):
-        return f"{COMMAND_LINE}: {key}"
-    return next((f"{shown(file)}: {path}" for file, path in found), key)
-
-
-def _is_chosen(file: Path, overrides: Sequence[str]) -> bool:
-    group = re.escape(file.parent.name)
-    chosen = [word.partition("=")[2] for word in overrides if re.match(rf"\+?{group}(@[\w.]+)?=", word)]
-    return not chosen or any(file.stem in re.findall(r"[\w-]+", names) for names in chosen)
-
-
-def _texts(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
-    for file in (file for folder in folders for file in sorted(folder.glob("*/*.yaml"))):
-        group = file.parent.name
-        try:
-            values = safe_yaml(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-        root = "" if group in _WHOLE else f"{group}.{file.stem}" if group in ("dataset", "metric") else group
-        yield from ((file, path, text) for path, text in _leaves(values, root) if _OPENING.search(text))
-
-
-def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
-    if is_mapping(value):
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
-    elif is_list(value):
-        for number, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{number}]")
-    elif isinstance(value, str):
-        yield path, value
-
-
-def _parses(text: str) -> bool:
-    try:
-        OmegaConf.to_container(OmegaConf.create({"text": text}), resolve=True)
-    except GrammarParseError:
-        return False
-    except OmegaConfBaseException:
-        return True
-    return True
-
-
-_FEW = 30  # maximum number of names that a hint lists
-_PATH = re.compile(r"[/\\]|\.\w{2,7}$")
-"""Matches a path or a file, where a name is expected."""
-ELSEWHERE: Mapping[str, str] = {
-    "agent_goal_accuracy": "goal_accuracy",
-    "answer_faithfulness": "faithfulness",
-    "answer_relevance": "relevance",
-    "context_faithfulness": "faithfulness",
-    "contextual_precision": "context_precision",
-    "contextual_recall": "context_recall",
-    "contextual_relevancy": "context_relevance",
-    "correctness": "factual_correctness",
-    "document_relevance": "context_relevance",
-    "factuality": "factual_correctness",
-    "groundedness": "faithfulness",
-    "non_advice": "unsafe_advice",
-    "qa_correctness": "factual_correctness",
-    "response_completeness": "answer_completeness",
-    "response_groundedness": "faithfulness",
-    "response_relevancy": "answer_relevancy",
-    "retrieval_relevance": "context_relevance",
-    "summarization": "summarisation",
-    "tool_call_accuracy": "tool_correctness",
-    "tool_call_f1": "tool_f1",
-    "tool_selection": "tool_choice",
-    "turn_contextual_relevancy": "turn_context_relevancy",
-    "turn_relevancy": "turn_relevance",
-    "user_friction": "user_frustration",
-}
-"""Our metrics by their names in other tools, since the nearest spelling would suggest a different metric."""
-_MAKERS = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "gemini"}
-"""The judges and targets of models, by how the models' names begin."""
-
-
-def no_option(group: str, name: str, known: Collection[str], folders: Sequence[Path]) -> Problem:
-    """Return the problem of a chosen name that is not known in its group; `folders` are those of YAML."""
-    if group == "hydra/sweeper":
-        hint = f"a plugin of Hydra brings others: {pip_install(f'hydra-{name}-sweeper')}"
-        return Problem(f"there is no sweeper {name!r} here", f"{group}={name}", hint)
-    public = [one for one in known if not one.startswith("_")]
-    what = f"there is no {group} {name!r}" if name else f"{group} has no value"
-    problem = unknown_name(what, f"{group}={name}", name, public, before=f"{group}=")
-    meant = ELSEWHERE.get(name.lower().replace("-", "_")) if group == "metric" else None
-    if meant in public:
-        return replace(problem, hint=f"what other tools call so is {meant!r}", meant=_chosen(group, name, meant))
-    makers = (maker for begins, maker in _MAKERS.items() if name.lower().startswith(begins) and maker in public)
-    if maker := next(makers, None):  # a model's name instead of its judge's or target's
-        chosen = (f"{group}={maker}", f"{group}.model={name}")
-        hint = f"a model is named by a key: {' '.join(chosen)}"
-        return replace(problem, hint=hint, meant=Meant((f"{group}={name}",), chosen))
-    if _PATH.search(name):
-        return _of_path(group, name, public, folders) or problem
-    if len(public) > _FEW and not problem.meant:
-        return replace(problem, hint=f"{command('list', group)} shows all {len(public)}")
-    return problem
-
-
-def _chosen(group: str, given: str, name: str) -> Meant:
-    return Meant((f"{group}={given}",), (f"{group}={name}",))
-
-
-def _of_path(group: str, given: str, known: Collection[str], folders: Sequence[Path]) -> Problem | None:
-    """Return the problem of a path instead of a name: of the option's own file, or of a dataset's data."""
-    path = Path(given)
-    what = f"a {group} is chosen by its name, not by a file"
-    if path.suffix in (".yaml", ".yml") and path.stem in known:
-        hint = f"write {group}={path.stem}"
-        return Problem(what, f"{group}={given}", hint, meant=_chosen(group, given, path.stem))
-    if group != "dataset" or path.suffix.lower() not in ENDINGS:
-        return None
-    files = [file for folder in folders for file in folder.glob(f"{group}/*.yaml") if file.stem in known]
-    if reader := next((file.stem for file in files if _reads(file, path)), None):
-        hint = f"{reader!r} reads this file"
-        return Problem(what, f"dataset={given}", hint, meant=_chosen(group, given, reader))
-    if not path.is_file():
-        beside = [str(one) for one in path.parent.glob("*") if one.suffix.lower() in ENDINGS]
-        return unknown_name("there is no such file", f"dataset={given}", given, beside, before="dataset=")
-    name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_")
-    name = name if name[:1].isalpha() and name not in known else f"my_{name}".rstrip("_")
-    made = ("new", "dataset", name, "--path", given)
-    hint = f"make a dataset of the file, and choose it then with dataset={name}"
-    return Problem(what, f"dataset={given}", hint, meant=Meant(None, made))
-
-
-def _reads(file: Path, data: Path) -> bool:
-    """Whether a dataset's file has this file as its data; a file that is not valid has none."""
-    try:
-        read = as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("path")
-    except (OSError, ValueError, yaml.YAMLError):
-        return False
-    roots = (Path(), file.parent.parent.parent)
-    return isinstance(read, str) and data.exists() and any((root / read).resolve() == data.resolve() for root in roots)

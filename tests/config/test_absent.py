@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.core.assemble import composed_settings, settings_of
-from evalflow.config.faults import ELSEWHERE
 from evalflow.config.load import HydraJob, compose, launch
+from evalflow.config.misnamed import ELSEWHERE
 from evalflow.errors import Problem, UserError
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.config.faults import no_option
 from evalflow.config.keys_elsewhere import key_elsewhere
+from evalflow.config.misnamed import no_option
 from evalflow.errors import Meant
 
 METRICS = ["faithfulness", "relevance", "exact_match", "answer_relevancy"]

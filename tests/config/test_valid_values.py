@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evalflow.config.explain import valid_key, valid_text, with_line
 from evalflow.config.judges import Concurrency, Price
 from evalflow.config.schema import BudgetConfig, CacheConfig, Repeats
+from evalflow.config.valid_values import valid_key, valid_text, with_line
 from evalflow.errors import Meant, Problem
 
 

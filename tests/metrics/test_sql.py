@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from evalflow.errors import UserError
 from evalflow.metrics.kinds import sql
-from evalflow.metrics.kinds.sql import ResultSet, difference, is_ordered
+from evalflow.metrics.kinds.sql import is_ordered
+from evalflow.metrics.result_sets import ResultSet, difference
 
 SETUP = "CREATE TABLE staff (id INTEGER, name TEXT, pay DOUBLE);"
 ROWS = "INSERT INTO staff VALUES (1, 'Ada', 10.5), (2, 'Bo', 20), (3, 'Cy', NULL);"
