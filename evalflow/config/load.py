@@ -30,7 +30,7 @@ from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, pro
 from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken
 from evalflow.config.overrides import quoted
 from evalflow.config.validate import NOTHING_UNSAVED, Composed, Unsaved, laid_over
-from evalflow.config.yaml_text import MISSING, expect_bounded
+from evalflow.config.yaml_text import MISSING, escaped, expect_bounded, with_texts
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 from evalflow.values.jsonvalues import as_list, as_map
@@ -129,47 +129,18 @@ def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
         return _contents(OmegaConf.create(dict(storable)), resolve=True)
 
 
-_REFERENCE = re.compile(r"(?<!\\)\$\{\s*(?P<dots>\.*)(?P<key>[^${}:]+?)\s*\}")
-"""An OmegaConf reference to another key, such as `${target.model}` or `${.model}`, and not to a resolver."""
+_ENVIRONMENT = re.compile(r"(?<!\\)((?:\\\\)*)\$\{oc\.env:")
+_HIDDEN = "\ue000{oc.env:"
+"""Stands for `${oc.env:` while other references are resolved: a private character, so no text has it."""
 
 
-def self_contained(storable: Mapping[str, object]) -> dict[str, object]:
-    """Return `Composed.storable` with a copy of the unresolved value in place of each reference to another key.
+def self_contained(storable: Mapping[str, object]) -> dict[str, Any]:
+    """Return `Composed.storable` with the value in place of each reference, except those to environment variables.
 
-    Any part can then be replaced. References to environment variables stay, since their values may be secret.
+    Any part can then be replaced. The values of environment variables may be secret.
     """
-    return {key: _copied(storable, value, (key,)) for key, value in storable.items()}
-
-
-def _copied(storable: Mapping[str, object], value: object, path: tuple[str, ...]) -> object:
-    match value:
-        case str() if "${" in value:
-            return _dereferenced(storable, value, path)
-        case Mapping():
-            return {key: _copied(storable, one, (*path, str(key))) for key, one in as_map(value).items()}
-        case list():
-            return [_copied(storable, one, (*path, str(index))) for index, one in enumerate(as_list(value))]
-        case _:
-            return value
-
-
-def _dereferenced(storable: Mapping[str, object], text: str, path: tuple[str, ...]) -> object:
-    def meant(reference: re.Match[str]) -> object:
-        start = path[: -len(reference["dots"])] if reference["dots"] else ()
-        target = (*start, *filter(None, re.split(r"[.\[\]]", reference["key"])))
-        here: object = storable
-        for step in target:
-            inside = as_map(here) or {str(index): one for index, one in enumerate(as_list(here))}
-            if step not in inside:
-                return reference[0]
-            here = inside[step]
-        return _copied(storable, here, target)
-
-    if whole := _REFERENCE.fullmatch(text):
-        return meant(whole)
-    again = _REFERENCE.sub(lambda reference: str(meant(reference)), text)
-    # A key may itself have a reference in it: `${models.${target.model}}`.
-    return text if again == text else _copied(storable, again, path)
+    hidden = with_texts(dict(storable), lambda text: _ENVIRONMENT.sub(rf"\1{_HIDDEN}", text))
+    return with_texts(escaped(resolved(hidden)), lambda text: text.replace(_HIDDEN, "${oc.env:"))
 
 
 def _refers(value: object) -> bool:

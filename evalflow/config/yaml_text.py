@@ -85,12 +85,12 @@ def yaml_value(text: str | None) -> str:
 
 def escaped(value: T) -> T:
     """Escape `${` in all texts of the value."""
-    return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
+    return with_texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
 
 
 def escaped_but_environment(value: T) -> T:
     """Escape `${` in all texts, except in `${oc.env:NAME}`."""
-    return _texts(value, lambda text: _between(text, escaped))
+    return with_texts(value, lambda text: _between(text, escaped))
 
 
 def unescaped(value: T) -> T:
@@ -101,12 +101,12 @@ def unescaped(value: T) -> T:
             raise ValueError(f"{opening.string!r} takes its value from elsewhere")
         return f"{opening[1][: len(opening[1]) // 2]}${{"
 
-    return _texts(value, lambda text: _OPENING.sub(opened, text))
+    return with_texts(value, lambda text: _OPENING.sub(opened, text))
 
 
 def unescaped_but_environment(value: T) -> T:
     """Undo `escaped_but_environment`; ValueError if the value has another interpolation."""
-    return _texts(value, lambda text: _between(text, unescaped))
+    return with_texts(value, lambda text: _between(text, unescaped))
 
 
 def interpolations(text: str) -> Iterator[str]:
@@ -130,13 +130,14 @@ def _between(text: str, change: Callable[[str], str]) -> str:
     return "".join([*parts, change(text[end:])])
 
 
-def _texts(value: Any, change: Callable[[str], str]) -> Any:
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the value with every text in its maps and lists changed; keys stay."""
     if isinstance(value, str):
         return change(value)
     if is_mapping(value):
-        return {key: _texts(inner, change) for key, inner in value.items()}
+        return {key: with_texts(inner, change) for key, inner in value.items()}
     if is_sequence(value):
-        return [_texts(item, change) for item in value]
+        return [with_texts(item, change) for item in value]
     return value
 
 

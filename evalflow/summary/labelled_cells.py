@@ -5,7 +5,8 @@ from __future__ import annotations
 from evalflow.lazy import pl
 
 _ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
-_HALF = 0.5
+PASSING_SHARE = 0.5
+"""The least share of an answer's labels that pass, so that the answer passes by people."""
 
 
 def answers_of_people(answers: pl.DataFrame, nothing: pl.DataFrame) -> pl.DataFrame:
@@ -32,7 +33,7 @@ def with_people(scores: pl.LazyFrame, people: pl.DataFrame | None) -> pl.LazyFra
     repeat = pl.col("target_repeat").cast(pl.Int64)
     found = people.lazy().with_columns(repeat)
     joined = scores.with_columns(repeat).join(found, on=_ANSWER, how="left", maintain_order="left")
-    passed = pl.when(pl.col("passed").is_not_null()).then(pl.col("accepted") >= _HALF)
+    passed = pl.when(pl.col("passed").is_not_null()).then(pl.col("accepted") >= PASSING_SHARE)
     undefined = pl.col("human_undefined").fill_null(value=False)
     return joined.with_columns(human_passed=passed, human_undefined=undefined).drop("accepted")
 

@@ -275,7 +275,7 @@ def rescoring(
 
     key = manifest.metrics[lesson.metric].key
     # Other parts may name what is replaced here, such as the model of the target.
-    storable: dict[str, Any] = self_contained(
+    storable = self_contained(
         {**manifest.config, "metric": {**manifest.config["metric"], key: {**config, "gate": None}}}
     )
     nothing = ("limit", "sample", "stop", "baseline", "objective", "gate", "copy_to")

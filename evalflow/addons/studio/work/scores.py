@@ -22,6 +22,7 @@ from evalflow.app.core.saved import open_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
+from evalflow.summary.labelled_cells import PASSING_SHARE
 from evalflow.summary.rows import SummaryRow, rows_of
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,6 @@ class Distribution:
 
 MAX_PAGE = 500
 BINS = 20
-_HALF = 0.5
 _LARGEST = 2**31 - 1
 """The largest possible position."""
 
@@ -315,7 +315,7 @@ def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] |
         place = places.get((one["dataset"], one["case_id"], one["target"], one["target_repeat"]))
         if place is not None:
             share = one["accepted"]
-            passed = None if share is None else share >= _HALF
+            passed = None if share is None else share >= PASSING_SHARE
             people[place, one["metric"]] = PeopleScore(one["human"], passed)
     return people
 

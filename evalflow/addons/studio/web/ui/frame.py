@@ -275,7 +275,7 @@ def _tell(error: Exception) -> None:
 def _is_of_an_open_page(record: logging.LogRecord) -> bool:
     """Drop errors of work that has nowhere to show its result: its page was left, and NiceGUI has deleted it."""
     error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, RuntimeError):
+    if not isinstance(error, RuntimeError) or error.__traceback__ is None:
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return not (frame.f_globals["__name__"].startswith("nicegui.") and _is_page_deleted())
