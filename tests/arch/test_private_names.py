@@ -36,7 +36,6 @@ ADAPTERS: dict[str, set[str]] = {
     "config/load.py": {"hydra._internal.hydra.Hydra", "hydra._internal.utils.create_config_search_path"},
     "nicegui_core.py": {
         "nicegui.Client.instances",
-        "nicegui.client.json",
         "nicegui.core.sio",
         "nicegui.elements.mixins.text_element.TextElement",
         "nicegui.elements.mixins.validation_element.ValidationElement",

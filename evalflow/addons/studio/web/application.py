@@ -169,12 +169,11 @@ def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
     from nicegui import app as pages
     from nicegui import ui
 
-    from evalflow.addons.studio.web.nicegui_core import free_at_once, remember_signatures, replace_quickly
+    from evalflow.addons.studio.web.nicegui_core import free_at_once, remember_signatures
     from evalflow.addons.studio.web.static import ASSETS
     from evalflow.addons.studio.web.ui import frame
 
     remember_signatures()
-    replace_quickly()
     free_at_once()
     for name in _PAGES:
         import_module(f"evalflow.addons.studio.web.pages.{name}").add()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MethodType, SimpleNamespace
+from types import MethodType
 from typing import Any
 
-from nicegui import Client, app, client, core, helpers, json
+from nicegui import Client, app, core, helpers
 from nicegui.elements.mixins.text_element import TextElement
 from nicegui.elements.mixins.validation_element import ValidationElement
 from nicegui.elements.mixins.value_element import ValueElement
@@ -18,7 +18,6 @@ __all__ = [
     "free_at_once",
     "open_clients",
     "remember_signatures",
-    "replace_quickly",
     "socket_server",
 ]
 
@@ -54,24 +53,6 @@ def _cut_cycles(deleted: Client) -> None:
     for element in deleted.elements.values():
         for part in (element.classes, element.style, element.props):
             part._change_handlers.clear()  # pyright: ignore - private, and partly untyped
-
-
-class _Page(str):
-    """The JSON of a page's elements, of which NiceGUI replaces single characters by a dictionary: 10 ms in 100 kB.
-
-    `str.replace` takes a thirtieth of that.
-    """
-
-    def translate(self, table: Any, /) -> str:
-        text = str(self)
-        for character, shown in table.items():  # & first, as it is in those that follow
-            text = text.replace(chr(character), shown)
-        return text
-
-
-def replace_quickly() -> None:
-    """Have NiceGUI replace the characters that HTML cannot have quickly in pages."""
-    client.json = SimpleNamespace(loads=json.loads, dumps=lambda content: _Page(json.dumps(content)))  # pyright: ignore
 
 
 def remembered(ask: Callable[[Callable[..., Any]], bool]) -> Callable[[Callable[..., Any]], bool]:
