@@ -66,7 +66,10 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
-    app.mount(API, rest_api())
+    api = rest_api()
+    if address.public:
+        api.openapi()  # builds its routes too, for which everybody would wait at the first request
+    app.mount(API, api)
     scripts, styles = bundle(_SCRIPTS, "js"), bundle(_STYLES, "css")
     app.router.routes += [scripts, styles]
     app.mount("/assets", StaticFiles(directory=ASSETS))

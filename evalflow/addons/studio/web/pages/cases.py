@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
@@ -18,16 +19,17 @@ from evalflow.addons.studio.web.ui.naming import TagCounts, TagField, tag_option
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
     address,
-    badge,
     button,
     clipped,
     empty,
+    filled,
     link_button,
+    markup,
     tell,
     text,
 )
 from evalflow.addons.studio.web.ui.ticks import packed, tick_box
-from evalflow.addons.studio.web.ui.visitor import may
+from evalflow.addons.studio.web.ui.visitor import may, root_path
 from evalflow.addons.studio.work import cases
 from evalflow.addons.studio.work.check_uses import enable_check
 from evalflow.addons.studio.work.checks import list_checks
@@ -227,10 +229,11 @@ class CaseList(CaseBrowser[cases.StoredCase]):
                 with ui.element("td").classes("tick"):
                     label = f"Select {question or case.body['id']}"
                     tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
-            with ui.element("td").classes("question"):
-                ui.link(question or "(no question)", self._search.case(self._dataset, case.id)).classes("clamp")
-                _foot(case.body, is_draft=case.is_draft)
-            _expected_and_tags(case.body)
+            path = f"{root_path()}{self._search.case(self._dataset, case.id)}"
+            link = markup("a", question or _NO_QUESTION, cls="nicegui-link clamp", dir="auto", href=path)
+            filled("td", link, _foot(case.body, is_draft=case.is_draft), classes="question")
+            filled("td", _expected(case.body), classes="expected")
+            filled("td", _tags(case.body), classes="tags")
 
     def _select(self, case: int, on: bool) -> None:
         (self._selected.add if on else self._selected.discard)(case)
@@ -381,6 +384,7 @@ class BulkBar:
 
 
 _SHOWN_TAGS = 4
+_NO_QUESTION = "(no question)"
 
 
 @contextmanager
@@ -399,17 +403,13 @@ def case_table(build_tick: Callable[[], object] | None = None) -> Generator[None
 
 def declared_row(row: Mapping[str, Any]) -> None:
     """A read-only row for a case of a declared dataset."""
-    with ui.element("tr"):
-        with ui.element("td").classes("question"):
-            text(clipped(question_of(row)) or "(no question)", classes="clamp")
-            _foot(row)
-        _expected_and_tags(row)
+    question = markup("div", clipped(question_of(row)) or _NO_QUESTION, cls="clamp", dir="auto")
+    cells = [("question", question + _foot(row)), ("expected", _expected(row)), ("tags", _tags(row))]
+    filled("tr", *(markup("td", content, cls=name) for name, content in cells))
 
 
-def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> None:
+def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> Markup:
     turns, pieces = len(row.get("messages") or ()), row.get("contexts")
-    if is_draft:
-        badge("draft", "warn")
     about = joined(
         counted(len(row.get("checks") or ()), "check") if row.get("checks") else "",
         f"conversation of {turns}" if turns > 1 else "",
@@ -418,18 +418,17 @@ def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> None:
         ", ".join(row.get("vars") or ()),
         f"group {clipped(row['group'])}" if row.get("group") else "",
     )
-    if about:
-        text(about, classes="small muted line")
+    badge = markup("span", "draft", cls="badge warn") if is_draft else Markup()
+    return badge + (markup("div", about, cls="small muted line", dir="auto") if about else Markup())
 
 
-def _expected_and_tags(row: Mapping[str, Any]) -> None:
+def _expected(row: Mapping[str, Any]) -> Markup:
     expected = numbered(texts_of(row["reference"])) if "reference" in row else row.get("expected")
-    with ui.element("td").classes("expected"):
-        if expected is not None:
-            text(clipped(expected), classes="clamp small")
+    return Markup() if expected is None else markup("div", clipped(expected), cls="clamp small", dir="auto")
+
+
+def _tags(row: Mapping[str, Any]) -> Markup:
     tags = cast("list[str]", row.get("tags") or [])
-    with ui.element("td").classes("tags"), ui.element("div").classes("badges"):
-        for tag in tags[:_SHOWN_TAGS]:
-            badge(tag)
-        if len(tags) > _SHOWN_TAGS:
-            badge(f"+{len(tags) - _SHOWN_TAGS}")
+    more = [f"+{len(tags) - _SHOWN_TAGS}"] if len(tags) > _SHOWN_TAGS else []
+    badges = [markup("span", tag, cls="badge", dir="auto") for tag in [*tags[:_SHOWN_TAGS], *more]]
+    return markup("div", *badges, cls="badges")

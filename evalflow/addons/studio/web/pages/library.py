@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.nicegui_core import TextElement
@@ -17,17 +18,18 @@ from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.metric_words import kind_in_words, needs_in_words, purpose_of, purposes
 from evalflow.addons.studio.web.ui.parts import (
     address,
-    badge,
     button,
     empty,
     facts,
+    filled,
     fold,
     link_button,
+    markup,
     message,
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.visitor import may, root_path, title_of
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.metric_yaml import metric_yaml
 from evalflow.addons.studio.work.metrics import MetricDefinition, get_library, keyless_metrics, list_library
@@ -115,16 +117,17 @@ class _Library:
         self._purposes.append((block, count, rows))
 
     def _row(self, metric: MetricDefinition, query: str) -> ui.element:
-        with ui.element("li") as made, ui.link(target=f"/library/{metric.name}{query}").classes("metric"):
-            with ui.element("span").classes("what"):
-                text(metric.title, "span", "name")
-                _coded(str(metric.definition.get("description") or ""))
-            with ui.element("span").classes("foot"):
-                if metric.name in self._keyless:
-                    badge("no key needed", "pass")
-                if needs := needs_in_words(metric.definition.get("needs") or []):
-                    text(f"needs {needs}", "span", "muted small")
-        return made
+        """One element, since a page with a hundred of them is large."""
+        foot: list[Markup] = []
+        if metric.name in self._keyless:
+            foot.append(markup("span", "no key needed", cls="badge pass"))
+        if needs := needs_in_words(metric.definition.get("needs") or []):
+            foot.append(markup("span", f"needs {needs}", cls="muted small"))
+        name = markup("span", metric.title, cls="name")
+        about = markup("span", *_coded(str(metric.definition.get("description") or "")), cls="muted small")
+        what = markup("span", name, about, cls="what")
+        path = f"{root_path()}/library/{metric.name}{query}"
+        return filled("li", markup("a", what, markup("span", *foot, cls="foot"), cls="nicegui-link metric", href=path))
 
     def _show_all(self) -> None:
         self._search.set_value("")
@@ -148,11 +151,9 @@ class _Library:
         self._number.set_text(counted(total, "metric"))
 
 
-def _coded(content: str) -> None:
+def _coded(content: str) -> list[Markup]:
     """A description, with the names of columns and metrics in it as code."""
-    with ui.element("span").classes("muted small"):
-        for number, part in enumerate(_IDENTIFIER.split(content)):
-            text(part, "code" if number % 2 else "span")
+    return [markup("code" if number % 2 else "span", part) for number, part in enumerate(_IDENTIFIER.split(content))]
 
 
 def _contains(metric: MetricDefinition, words: Sequence[str]) -> bool:
