@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from evalflow.addons.studio.web import serve as serving_module
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.child import Child
-from evalflow.addons.studio.web.serve import COLLECT_PAGES_AFTER, answer, require_packages
+from evalflow.addons.studio.web.serve import COLLECT_PAGES_AFTER, SWITCH_INTERVAL_S, answer, require_packages
 from evalflow.cli import run_command
 from evalflow.errors import UserError
 from tests.addons.studio.web.conftest import Server
@@ -88,25 +88,27 @@ def test_what_is_not_installed_is_named_with_what_installs_it() -> None:
         require_packages(("json", "nothing_of_that_name"))
 
 
-def test_pages_that_were_left_are_freed_early_and_what_is_loaded_is_not_searched(
+def test_pages_are_freed_early_what_is_loaded_is_not_searched_and_threads_take_short_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[tuple[tuple[int, int, int], int]] = []
+    seen: list[tuple[tuple[int, int, int], int, float]] = []
 
     class Answering:
         def run(self, sockets: list[socket.socket]) -> None:
-            seen.append((gc.get_threshold(), gc.get_freeze_count()))
+            seen.append((gc.get_threshold(), gc.get_freeze_count(), sys.getswitchinterval()))
 
     monkeypatch.setattr(serving_module, "server", lambda *_, **__: Answering())
-    before = gc.get_threshold()
+    before, switched_after_s = gc.get_threshold(), sys.getswitchinterval()
     with socket.socket() as sock:
         try:
             answer(FastAPI(), sock)
         finally:
             gc.set_threshold(*before)
-    [(thresholds, frozen)] = seen
+            sys.setswitchinterval(switched_after_s)
+    [(thresholds, frozen, switches_after_s)] = seen
     assert thresholds == COLLECT_PAGES_AFTER
     assert frozen > 100_000
+    assert switches_after_s == SWITCH_INTERVAL_S
 
 
 def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:

@@ -25,9 +25,11 @@ AT_ONCE = 2
 WAITING = 60
 """Requests of one person that may wait for their turn, and pages; more are refused."""
 PAGE_RATE, PAGE_BURST = 0.5, 6.0
-"""Pages of one person a second, in the long run and at first. Later ones wait until no other page is being built."""
+REQUEST_RATE, REQUEST_BURST = 2.0, 40.0
+"""Pages of one person, and requests to the REST API, a second in the long run, and at first. Later ones wait until no
+other page is being built."""
 LONGEST_GAP_S = 3.0
-"""How long a page waits for that; otherwise a busy server would never build it."""
+"""How long they wait for that; otherwise a busy server would never answer them."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 RATE, BURST = 50.0, 200.0
@@ -46,9 +48,10 @@ class FairTurns:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._people = WeakValueDictionary[str, _PersonalTurns]()
+        self._people = WeakValueDictionary[str, _YieldingTurns]()
         self._pages = WeakValueDictionary[str, _PageTurns]()
         self._building = _PagesBuilt()
+        self._page_pace, self._request_pace = KeyPace(PAGE_RATE, PAGE_BURST), KeyPace(REQUEST_RATE, REQUEST_BURST)
         self.pace = KeyPace(RATE, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,9 +71,9 @@ class FairTurns:
             await self.app(scope, receive, send)
             return
         if route_path(scope).startswith(_API):
-            turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns())
+            turns = self._people.setdefault(person, _YieldingTurns(person, self._request_pace, self._building, AT_ONCE))
         else:
-            turns = self._pages.get(person) or self._pages.setdefault(person, _PageTurns(person, self._building))
+            turns = self._pages.setdefault(person, _PageTurns(person, self._page_pace, self._building, 1))
         if turns.waiting >= WAITING:
             await refuse_waiting(scope, receive, send)
             return
@@ -237,19 +240,15 @@ class _PagesBuilt:
     """The pages of all people that are being built, by the one event loop."""
 
     def __init__(self) -> None:
-        self._pace = KeyPace(PAGE_RATE, PAGE_BURST)
         self._number = 0
         self._is_none = Event()
 
-    async def wait(self, person: str) -> None:
-        """Count a page of a person. If they have opened many, wait until no other is being built."""
-        if self._pace.delay(person) <= 0:
-            await self._pace.wait(person)  # which counts it
-        else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST_GAP_S):
-                    while self._number:
-                        await self._is_none.wait()
+    async def wait(self) -> None:
+        """Wait until none is being built, or for as long as one may have to."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_GAP_S):
+                while self._number:
+                    await self._is_none.wait()
 
     def begin(self) -> None:
         """Count a page that is being built."""
@@ -263,20 +262,30 @@ class _PagesBuilt:
             self._is_none.set()
 
 
-class _PageTurns(_PersonalTurns):
-    """The turns of one person's pages."""
+class _YieldingTurns(_PersonalTurns):
+    """The turns of one person, who lets the pages of others go first after too many requests."""
 
-    def __init__(self, person: str, building: _PagesBuilt) -> None:
-        super().__init__(1)
-        self._person, self._building = person, building
+    def __init__(self, person: str, pace: KeyPace, building: _PagesBuilt, at_once: int) -> None:
+        super().__init__(at_once)
+        self._person, self._pace, self._building = person, pace, building
 
     async def begin(self) -> None:
-        await super().take()
+        await _PersonalTurns.take(self)
         try:
-            await self._building.wait(self._person)
+            if self._pace.delay(self._person) <= 0:
+                await self._pace.wait(self._person)  # which counts the request
+            else:
+                await self._building.wait()
         except asyncio.CancelledError:
-            super().release()
+            _PersonalTurns.release(self)
             raise
+
+
+class _PageTurns(_YieldingTurns):
+    """The turns of one person's pages."""
+
+    async def begin(self) -> None:
+        await super().begin()
         self._building.begin()
 
     async def take(self) -> None:

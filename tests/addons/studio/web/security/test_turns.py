@@ -169,65 +169,93 @@ async def test_the_files_of_a_page_are_asked_for_at_once(monkeypatch: pytest.Mon
     assert 429 in statuses["/runs"]
 
 
+class Opened:
+    """Requests of people to a server that answers each once its person's event is set."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._space, self._fair = space, FairTurns(self._build)
+        self.begun, self.ends = list[str](), dict[str, asyncio.Event]()
+
+    async def _build(self, scope: MutableMapping[str, Any], _: Any, send: Any) -> None:
+        person = scope["state"]["workspace"].identify.key
+        self.begun.append(person)
+        await self.ends.setdefault(person, asyncio.Event()).wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for is_more in (True, False):
+            await send({"type": "http.response.body", "body": b"", "more_body": is_more})
+
+    async def settle(self) -> list[str]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return self.begun
+
+    def open(self, person: str, path: str = "/") -> asyncio.Task[None]:
+        identity = Identity(self._space, "user", person, "")
+        identity.first = Actor(1, person)
+        state = {"workspace": replace(self._space, identify=identity)}
+        scope = {"type": "http", "path": path, "headers": [], "method": "GET", "state": state}
+        return asyncio.create_task(self._fair(scope, _nothing, _nothing_sent))
+
+
 @pytest.mark.anyio
 async def test_one_page_of_a_person_is_built_and_whoever_opens_many_waits_until_no_other_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(turns, "PAGE_RATE", 1e-6)
     monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
-    begun, ends = list[str](), dict[str, asyncio.Event]()
-
-    async def build(scope: MutableMapping[str, Any], _: Any, send: Any) -> None:
-        person = scope["state"]["workspace"].identify.key
-        begun.append(person)
-        await ends.setdefault(person, asyncio.Event()).wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for is_more in (True, False):
-            await send({"type": "http.response.body", "body": b"", "more_body": is_more})
-
-    async def settle() -> list[str]:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        return begun
-
-    def opened(person: str, path: str = "/") -> asyncio.Task[None]:
-        identity = Identity(space, "user", person, "")
-        identity.first = Actor(1, person)
-        state = {"workspace": replace(space, identify=identity)}
-        scope = {"type": "http", "path": path, "headers": [], "method": "GET", "state": state}
-        return asyncio.create_task(fair(scope, _nothing, _nothing_sent))
-
     with working_in(tmp_path) as space:
-        fair = FairTurns(build)
-        built = [opened("vera") for _ in range(int(turns.PAGE_BURST) - 1)]
-        assert await settle() == ["vera"]
+        opened = Opened(space)
+        begun, ends = opened.begun, opened.ends
+        built = [opened.open("vera") for _ in range(int(turns.PAGE_BURST) - 1)]
+        assert await opened.settle() == ["vera"]
         await _ended(built, ends["vera"])
         ends.clear()
-        built = [opened("ben")]
-        await settle()
-        built.append(opened("vera"))
-        assert (await settle())[-1] == "vera", "each page counts once, however many parts it is sent in"
+        built = [opened.open("ben")]
+        await opened.settle()
+        built.append(opened.open("vera"))
+        assert (await opened.settle())[-1] == "vera", "each page counts once, however many parts it is sent in"
         await _ended(built, ends["ben"], ends["vera"])
         ends.clear()
         for _ in range(2):
-            built = [opened("ben")]
-            await settle()
-            built.append(opened("vera"))
-            assert (await settle())[-1] == "ben", "she has opened as many as she may"
-            built += [opened("ann"), opened("vera", "/api/v1/runs")]
-            assert sorted((await settle())[-2:]) == ["ann", "vera"], "others do not wait, nor her programs"
+            built = [opened.open("ben")]
+            await opened.settle()
+            built.append(opened.open("vera"))
+            assert (await opened.settle())[-1] == "ben", "she has opened as many as she may"
+            built += [opened.open("ann"), opened.open("vera", "/api/v1/runs")]
+            assert sorted((await opened.settle())[-2:]) == ["ann", "vera"], "others do not wait, nor her programs"
             ends["vera"].set()
             await _ended([built[0], built[2]], ends["ben"], ends["ann"])
             await _ended(built)
             ends.clear()
         assert begun.count("vera") == turns.PAGE_BURST + 4
         monkeypatch.setattr(turns, "LONGEST_GAP_S", 0.0)
-        built = [opened("ben")]
-        await settle()
-        built.append(opened("vera"))
+        built = [opened.open("ben")]
+        await opened.settle()
+        built.append(opened.open("vera"))
         while begun[-1] != "vera":
             await asyncio.sleep(0)
         await _ended(built, ends["ben"], ends["vera"])
+
+
+@pytest.mark.anyio
+async def test_a_program_that_asks_for_much_waits_until_no_page_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(turns, "REQUEST_RATE", 1e-6)
+    monkeypatch.setattr(turns, "REQUEST_BURST", 3.0)
+    monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
+    with working_in(tmp_path) as space:
+        opened = Opened(space)
+        opened.ends["vera"] = asyncio.Event()
+        opened.ends["vera"].set()
+        page = opened.open("ben")
+        asked = [opened.open("vera", "/api/v1/runs") for _ in range(5)]
+        assert await opened.settle() == ["ben", "vera", "vera", "vera"]
+        other = opened.open("ann", "/api/v1/runs")
+        assert (await opened.settle())[-1] == "ann", "others do not wait"
+        await _ended([page], opened.ends["ben"])
+        assert (await opened.settle())[-2:] == ["vera", "vera"]
+        await _ended([*asked, other], opened.ends["ann"])
 
 
 async def _ended(tasks: list[asyncio.Task[None]], *ends: asyncio.Event) -> None:
