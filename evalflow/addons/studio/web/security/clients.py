@@ -70,8 +70,9 @@ def _openers(scope: Scope) -> list[Identity | None]:
         return []
     query = QueryParams(scope["query_string"])
     connections = cast("dict[str, dict[str, Any]]", socket_server().environ)
-    known = connections.get(query.get("sid", ""))
-    return [_opener(query.get("client_id", "")), _owner(known["asgi.scope"]) if known else None]
+    # All values: which of several NiceGUI and python-socketio take is their own affair.
+    known = [connections[sid] for sid in query.getlist("sid") if sid in connections]
+    return [*map(_opener, query.getlist("client_id")), *(_owner(one["asgi.scope"]) for one in known)]
 
 
 def _opener(client_id: object) -> Identity | None:

@@ -35,12 +35,17 @@ def handshake(client_id: str) -> dict[str, Any]:
 
 def test_a_stolen_id_is_worth_nothing_without_the_session(server: PublicServer) -> None:
     olga, vera = server.sign_in("olga"), server.sign_in("vera")
-    stolen = server.open(olga)
+    stolen, mine = server.open(olga), server.open(vera)
 
     async def steal() -> None:
-        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-            async with server.socket(vera, f"&client_id={stolen}&tab_id=t&implicit_handshake=true"):
-                pass
+        for named in (
+            f"&client_id={stolen}",
+            f"&client_id={stolen}&client_id={mine}",
+            f"&client_id={mine}&client_id={stolen}",
+        ):
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                async with server.socket(vera, f"{named}&tab_id=t&implicit_handshake=true"):
+                    pass
         async with server.socket(vera) as thief:
             for event in ("handshake", "event", "javascript_response", "ack", "log"):
                 assert await emit(thief, event, handshake(stolen)) == [False]
@@ -51,7 +56,8 @@ def test_a_stolen_id_is_worth_nothing_without_the_session(server: PublicServer) 
     with server.client(Cookie=olga) as own, server.client(Cookie=vera, Origin=server.url) as thief:
         polled = own.get("/_nicegui_ws/socket.io/?EIO=4&transport=polling")
         sid = polled.text.partition('"sid":"')[2].partition('"')[0]
-        assert thief.get(f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&sid={sid}").status_code == 403
+        for named in (f"sid={sid}", f"sid={sid}&sid=other"):
+            assert thief.get(f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&{named}").status_code == 403
         upload = f"/_nicegui/client/{stolen}/upload/1"
         assert thief.post(upload, content=b"x").status_code == 403
         assert own.post(upload, content=b"x", headers={"Origin": server.url}).status_code == 404
