@@ -23,6 +23,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
+    DataError,
     DBAPIError,
     IntegrityError,
     InterfaceError,
@@ -253,6 +254,11 @@ class Database:
         except IntegrityError as error:
             what = f"this conflicts with a change that somebody else has made meanwhile: {first_line(error)}"
             raise ConflictError(Problem(what, "", "reload to see the current state, and try again")) from error
+        except (UnicodeEncodeError, DataError) as error:
+            if isinstance(error, DataError) and "NUL" not in first_line(error):
+                raise  # a bug in evalflow
+            what = "a text has a character that no database holds: NUL, or half of a surrogate pair"
+            raise UserError(Problem(what, "", "remove the character")) from None
         except PoolTimeoutError:
             raise self._no_answer(f"all connections have been busy for {POOL_S:g} s") from None
         except DBAPIError as error:

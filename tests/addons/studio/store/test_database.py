@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-from evalflow.addons.studio.store import Database, definitions, open_database
+from evalflow.addons.studio.store import Database, definitions, open_database, runs
 from evalflow.addons.studio.store import database as database_module
 from evalflow.addons.studio.store.database import FOLDER, KEPT
 from evalflow.addons.studio.store.schema import metadata
@@ -42,6 +42,16 @@ def test_what_is_there_stays_when_it_is_opened_again(empty_url: str) -> None:
         assert [row["name"] for row in definitions.listed(connection, "bot", 1)] == ["b"]
     assert (again.made, again.backup) == (None, None)
     again.close()
+
+
+@pytest.mark.parametrize("name", ["\0", "\ud800"])
+def test_a_text_that_cannot_be_asked_for_is_no_fault(name: str, empty_url: str) -> None:
+    """SQLite finds nothing of a name with NUL, PostgreSQL takes none, and neither half of a surrogate pair."""
+    with closing(open_database(empty_url)) as database:
+        is_refused = name != "\0" or "postgres" in empty_url
+        with pytest.raises(UserError, match="no database holds") if is_refused else nullcontext():
+            with database.reading() as connection:
+                assert runs.get(connection, name) is None
 
 
 def test_the_schema_of_another_version_is_refused(empty_url: str) -> None:

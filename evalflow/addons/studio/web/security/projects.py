@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from evalflow.addons.studio.web.security.guards import refuse
-from evalflow.addons.studio.work.space import NotFoundError
+from evalflow.errors import UserError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -42,7 +42,7 @@ class InProject:
             name = path.removeprefix(PREFIX).partition("/")[0]
             try:
                 workspace = await to_thread.run_sync(workspace.in_project, name)
-            except NotFoundError as error:
+            except UserError as error:
                 if not self._hidden:
                     await refuse(scope, receive, send, 404, error.problems[0].what)
                     return
