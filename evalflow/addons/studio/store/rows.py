@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -29,6 +30,11 @@ def now(later: timedelta = timedelta()) -> str:
 def storable(text: str) -> str:
     """Replace the characters that databases cannot store: NUL and lone surrogates."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def storable_json(value: object) -> Any:
+    """A JSON value with lone surrogates replaced in all texts; other objects become texts."""
+    return json.loads(storable(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def one(connection: Connection, query: Query) -> Row | None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.rows import Row, storable_json
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import get_bot
 from evalflow.addons.studio.work.cases import read_rows
@@ -55,6 +55,7 @@ def trial_settings(
     found = get_bot(space, bot)
     checked = check_draft(space, draft)
     definition, prompts = checked.definition, checked.prompts or {}
+    row = storable_json(row)  # as it would be saved
     list(read_rows(DATASET, [row]))
     own = Own(
         targets={bot: ("", space.resolve(found.config, "target"))} if found.origin == "workspace" else {},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import BegunItem, ReviewedAnswer
-from evalflow.addons.studio.store.rows import Row, storable
+from evalflow.addons.studio.store.rows import Row, storable, storable_json
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_rows import StoredReview, named_review
@@ -155,7 +155,7 @@ def save_draft(
     with space.database.writing() as connection:
         review = named_review(space, name, connection)
         if _expect_mine(connection, review, item, me).part.state == "open":
-            kept = {"draft": _storable(dict(draft)), "seconds": _seconds(seconds), "is_flagged": flagged}
+            kept = {"draft": storable_json(dict(draft)), "seconds": _seconds(seconds), "is_flagged": flagged}
             _extend(connection, review.id, item, me, kept)
 
 
@@ -361,7 +361,3 @@ def label_row(
 
 def _seconds(seconds: float) -> float:
     return min(max(seconds, 0.0), 86_400.0) if math.isfinite(seconds) else 0.0
-
-
-def _storable(value: object) -> object:
-    return json.loads(storable(json.dumps(value, ensure_ascii=False, default=str)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -56,10 +57,12 @@ def problem_response(
     status: int, detail: str, errors: Sequence[ProblemError] = (), headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
     """An error response; `more` are further members of its body."""
-    from starlette.responses import JSONResponse
+    from starlette.responses import Response
 
     document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors))
-    return JSONResponse({**document.model_dump(), **more}, status, headers, MEDIA_TYPE)
+    # Messages quote what was sent, in which a lone surrogate may be.
+    text = json.dumps({**document.model_dump(), **more}, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "replace"), status, headers, MEDIA_TYPE)
 
 
 def handle_faults(app: FastAPI, declared: DeclaredRoutes) -> None:

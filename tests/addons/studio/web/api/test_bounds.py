@@ -74,3 +74,14 @@ def test_numbers_beyond_all_bounds(api: Api, number: str) -> None:
     for part in ('"thresholds": {"exact_match": %s}', '"options": {"limit": %s}', '"options": {"max_error_rate": %s}'):
         answer = api("POST", "/runs", (body % part % number).encode(), Content_Type="application/json")
         assert answer.status in (400, 422), (part, answer.body)
+
+
+def test_half_of_a_surrogate_pair_is_no_fault_of_the_server(api: Api) -> None:
+    check = {"name": "half", "type": "conformity", "params": {"rules": "\ud800"}}
+    assert api("POST", "/checks", check).status == 422
+    kind = {"kind": "check", "needs": ["answer"], "description": "d", "checks": [{"op": "contains", "value": "a"}]}
+    metric = {"name": "half", "definition": kind}
+    tried = api(
+        "POST", "/bots/recorded/metrics/try", {"metric": metric, "case": {"question": "?", "answer": "a\ud800"}}
+    )
+    assert (tried.status, tried.json["scores"][0]["score"]) == (200, 1)
