@@ -72,6 +72,8 @@ LONGEST_KEPT = 100_000
 """Maximum length, in characters, of a template's text that a run stores."""
 NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
 """The placeholder for a text that a run did not store."""
+_UNCOMPILED = (RecursionError, SyntaxError, ValueError)
+"""What Python raises for templates that Jinja accepts; ValueError for a number of thousands of digits."""
 _HARMLESS = ("fenced", "length", "count")
 # What Jinja loads as it needs it.
 _IMPORTS = ("jinja2.constants", "jinja2.debug", "textwrap", "pprint", "html", "encodings.latin_1")
@@ -187,8 +189,8 @@ class Prompts:
             raise UserError(
                 Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")
             ) from None
-        except (RecursionError, SyntaxError) as error:
-            raise UserError(Problem(_too_deep(error), name)) from None
+        except _UNCOMPILED as error:
+            raise UserError(Problem(_uncompiled(error), name)) from None
 
     def inline(self, source: str, where: str) -> PromptTemplate:
         """A template from text in YAML; UserError if it does not parse."""
@@ -200,8 +202,8 @@ class Prompts:
             return PromptTemplate(_INLINE, compiled, sources, self._key)
         except TemplateSyntaxError as error:
             raise UserError(Problem(error.message or "syntax error", where)) from None
-        except (RecursionError, SyntaxError) as error:
-            raise UserError(Problem(_too_deep(error), where)) from None
+        except _UNCOMPILED as error:
+            raise UserError(Problem(_uncompiled(error), where)) from None
 
     def source(self, name: str) -> str:
         if self._is_plain(name):
@@ -319,8 +321,8 @@ def used_in(source: str) -> tuple[frozenset[str], tuple[str, ...]]:
         facts = _read(source)
     except TemplateSyntaxError as error:
         raise UserError(Problem(error.message or "syntax error", f"line {error.lineno}")) from None
-    except (RecursionError, SyntaxError) as error:
-        raise UserError(Problem(_too_deep(error))) from None
+    except _UNCOMPILED as error:
+        raise UserError(Problem(_uncompiled(error))) from None
     return facts.variables, facts.columns if "vars" in facts.variables else ()
 
 
@@ -473,7 +475,9 @@ def _shows(node: nodes.Node, field: str) -> bool:
             return any(_shows(child, field) for child in node.iter_child_nodes())
 
 
-def _too_deep(error: Exception) -> str:
+def _uncompiled(error: Exception) -> str:
+    if isinstance(error, ValueError):
+        return "a number in it has too many digits"
     return f"its blocks or expressions are nested too deeply ({error})"
 
 

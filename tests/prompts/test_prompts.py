@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, render, used_in
 
 HARMLESS = {
     '{{ "a" ~ 1 ~ none ~ ("b" ~ x) }}': "a1Noneb7",
@@ -50,14 +50,24 @@ def test_a_prompt_that_includes_itself_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["{% for i in x %}" * 30 + "{% endfor %}" * 30, "{{ " + "(" * 5000 + ")" * 5000 + " }}"]
+    ("source", "why"),
+    [
+        ("{% for i in x %}" * 30 + "{% endfor %}" * 30, "nested too deeply"),
+        ("{{ " + "(" * 5000 + ")" * 5000 + " }}", "nested too deeply"),
+        ("{{ " + "9" * 5000 + " }}", "a number in it has too many digits"),
+    ],
 )
-def test_a_template_that_is_nested_too_deeply_is_said(source: str, tmp_path: Path) -> None:
+def test_a_template_that_cannot_be_compiled_is_said(source: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "p.jinja").write_text(source)
-    with pytest.raises(UserError, match=r"p\.jinja: .*nested too deeply"):
+    with pytest.raises(UserError, match=rf"p\.jinja: .*{why}"):
         Prompts([tmp_path]).get("p.jinja")
-    with pytest.raises(UserError, match=r"target\.prompt: .*nested too deeply"):
+    with pytest.raises(UserError, match=rf"target\.prompt: .*{why}"):
         Prompts([]).inline(source, "target.prompt")
+
+
+def test_a_number_that_python_does_not_read_is_said_of_a_text() -> None:
+    with pytest.raises(UserError, match="too many digits"):
+        used_in("{{ " + "9" * 5000 + " }}")
 
 
 @pytest.mark.parametrize("source", ['{{ "abc" | truncate(1, true, "long", 0) }}', "{{ [1] | map('abs') | last }}"])
