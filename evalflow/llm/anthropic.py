@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from evalflow.config.parameters import LIMIT
 from evalflow.llm.finish_reasons import finish_reason
-from evalflow.values.jsonvalues import as_map, count_at, is_list, is_object, object_at, objects_at, text_at
+from evalflow.values.jsonvalues import as_map, count_at, is_list, is_object, object_at, objects_at, parsed, text_at
 
 _TRANSLATED = frozenset(
     {
@@ -159,7 +159,7 @@ def data_address(url: str) -> tuple[str, str] | None:
 def arguments_of(text: str) -> dict[str, object]:
     """Parse a tool's arguments; arguments that are not an object go under `value`."""
     try:
-        value: object = json.loads(text)
+        value = parsed(text.encode("utf-8", "replace"))
     except ValueError:
         value = text
     return value if is_object(value) else {"value": value}

@@ -22,7 +22,7 @@ from evalflow.config.judges import BatchFormat, EndpointConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError
 from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
-from evalflow.values.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, text_at
+from evalflow.values.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, parsed, text_at
 
 _MEGABYTE = 1_000_000
 _LONGEST = 1024**3  # maximum bytes of a file with replies
@@ -374,7 +374,7 @@ def _id(created: JsonObject) -> str:
 
 def _read(read: Callable[[JsonObject], T], response: Response) -> _Parsed[T]:
     try:
-        content: object = json.loads(response.body)
+        content = parsed(response.body)
     except ValueError:
         raise MalformedReply("not JSON") from None
     if not is_object(content) or (content and not _MARKS & content.keys()):
@@ -387,7 +387,7 @@ def _read(read: Callable[[JsonObject], T], response: Response) -> _Parsed[T]:
 
 def _rows(response: Response) -> _Parsed[Sequence[JsonObject]]:
     with suppress(ValueError):
-        lines: list[object] = [json.loads(line) for line in response.body.splitlines() if line.strip()]
+        lines = [parsed(line) for line in response.body.splitlines() if line.strip()]
         rows = [row for row in lines if is_object(row) and isinstance(row.get("custom_id"), str)]
         if len(rows) == len(lines):
             return _Parsed(rows)

@@ -29,7 +29,7 @@ from evalflow.llm.sdk import OPENAI_URL
 from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import CallCosts, Spend, Usage
 from evalflow.redaction import without_user
-from evalflow.values.jsonvalues import count_at
+from evalflow.values.jsonvalues import as_map, count_at, objects_at, parsed
 
 # No reply takes a billion tokens.
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
@@ -342,8 +342,8 @@ async def listed_models(config: RemoteModelConfig, role: str, session: CallSessi
 
 def _model_names(response: Response) -> ListedModels:
     try:
-        names = [model["id"] for model in json.loads(response.body)["data"]]
-    except (ValueError, LookupError, TypeError):
+        names = [model["id"] for model in objects_at(as_map(parsed(response.body)), "data")]
+    except (ValueError, LookupError):
         raise MalformedReply("it lists no models") from None
     return ListedModels(tuple(name for name in names if isinstance(name, str) and 0 < len(name) <= 200))
 

@@ -27,6 +27,7 @@ from evalflow.addons.studio.work.bots import Bot, create_bot, get_bot, try_bot, 
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
+from evalflow.values.jsonvalues import parsed
 
 
 class BotTrial:
@@ -314,7 +315,7 @@ def _value(key: str, field: forms.Field) -> Any:
     if is_plain and not content.startswith("{"):
         return content
     try:
-        return json.loads(content)
+        return parsed(content.encode())
     except ValueError as error:
         raise UserError(Problem(f"not valid JSON: {error}", key, "texts in double quotes")) from None
 

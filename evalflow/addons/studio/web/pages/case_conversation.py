@@ -21,6 +21,7 @@ from evalflow.addons.studio.work.answer_examples import RunAnswer, ask_bot, run_
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import texts_of
+from evalflow.values.jsonvalues import parsed
 
 MessageRow = Mapping[str, Any]
 Changed = Callable[[], object]
@@ -225,7 +226,7 @@ class AnswerExample:
         if written is None:
             return made
         try:
-            metadata: Any = json.loads(written)
+            metadata = parsed(written.encode())
         except ValueError:
             metadata = None
         if not isinstance(metadata, dict):

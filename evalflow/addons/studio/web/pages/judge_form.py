@@ -22,6 +22,7 @@ from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.metric_trial import TriedJudge, try_judge
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError
+from evalflow.values.jsonvalues import parsed
 
 _LINES = {
     "model": MODEL,
@@ -156,7 +157,7 @@ class _ModelForm(_JudgeForm):
 
 def _parameters(content: str | None) -> Any:
     try:
-        return None if content is None else json.loads(content)
+        return None if content is None else parsed(content.encode())
     except ValueError as error:
         raise UserError(Problem(f"not valid JSON: {error}", "judge.parameters", "texts in double quotes")) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -21,6 +20,7 @@ from evalflow.addons.studio.work.passkeys import ANSWER_TTL, Browser, Challenge
 from evalflow.addons.studio.work.sessions import LONG_SESSION_TTL, sign_out
 from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError, expect_free, note_refusal
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from evalflow.values.jsonvalues import parsed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -166,7 +166,7 @@ async def _sent(request: Request) -> Mapping[str, Any]:
             raise ValueError("too large")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ValueError("not JSON")
-    found = json.loads(body)
+    found = parsed(body)
     if not isinstance(found, dict):
         raise ValueError("not an object")
     return cast("dict[str, Any]", found)

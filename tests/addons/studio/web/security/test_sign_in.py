@@ -204,6 +204,8 @@ def test_a_link_makes_a_passkey(server: Server, space: Workspace, device: Device
         ("/passkey/options", {"purpose": "other"}, 422),
         ("/passkey/options", [], 422),
         ("/passkey/options", b"{", 422),
+        ("/passkey/options", b"[" * 60_000, 422),
+        ("/passkey", b'{"answer":' * 6_000, 422),
         ("/passkey/options", {"purpose": "confirm"}, 401),
         ("/passkey/options", {"purpose": "add"}, 401),
         ("/passkey/options", {"purpose": "join", "code": "x"}, 422),
