@@ -21,7 +21,9 @@ OWN_FOLDER = ".evalflow"
 """evalflow's own folder in a working directory: the database, the cache, the token and the like."""
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 _NAMED = ("experiment", "dataset", "metric")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # the first characters of a text that a spreadsheet would run as a formula
+FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+"""The first characters of a text that a spreadsheet would run as a formula; the last ones are wide forms of the first,
+which those of East Asian languages take for the same."""
 
 
 def share_dir() -> Path:

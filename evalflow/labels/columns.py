@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
 
+from evalflow.paths import FORMULA
 from evalflow.records.scores import Draw, LabelKind, Missing
 
-_FORMULA = ("'=", "'+", "'-", "'@")
+_FORMULA = tuple(f"'{character}" for character in FORMULA)
 
 
 @dataclass(frozen=True, slots=True)

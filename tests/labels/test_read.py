@@ -79,8 +79,8 @@ def test_a_missing_column_is_one_problem():
 
 
 def test_an_apostrophe_against_formulas_is_taken_off():
-    [one] = read({"case_id": "'=1", "metric": "m", "value": "'-x", "by": "'quoted", "comment": "'=A1"}).given
-    assert (one.case_id, one.value, one.by, one.comment) == ("=1", "-x", "'quoted", "=A1")
+    [one] = read({"case_id": "'=1", "metric": "m", "value": "'-x", "by": "'quoted", "comment": "'\uff1dA1"}).given
+    assert (one.case_id, one.value, one.by, one.comment) == ("=1", "-x", "'quoted", "\uff1dA1")
 
 
 def test_a_case_brings_labels_along_in_three_forms():

@@ -83,7 +83,7 @@ def test_a_panels_members_have_no_columns(make_run, make_case):
     assert not [name for name in row if "first" in name]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1+1"])
 def test_formulas_are_made_text(make_run, make_case, text):
     run = make_run(
         [make_case(0, id=text, question=text, answer=text, tags=(text,))],
