@@ -61,7 +61,7 @@ class NewToken(RequestBody):
 
     name: str = Field(max_length=1000, description="What it is for.")
     role: Role = Field(description="At most your own; if yours becomes lower, so does the token's.")
-    days: int = Field(description=f"How long it is valid: 1 to {sessions.LONGEST_TOKEN_DAYS}.")
+    days: int = Field(ge=1, le=sessions.LONGEST_TOKEN_DAYS, description="How long it is valid.")
 
 
 class MadeToken(BaseModel):

@@ -303,5 +303,7 @@ def test_a_token_is_shown_once(server: Server, space: Workspace) -> None:
     assert first != second
     bearer = {"Host": HOST, "Authorization": f"Bearer {first}"}
     assert server.ask("POST", f"{API}/tokens", body, **bearer).status == 403, "a token makes no tokens"
+    for days in (0, 367, 10**400):
+        assert server.ask("POST", f"{API}/tokens", {**body, "days": days}, **asked).status == 422
     link = server.ask("POST", f"{API}/users/ann/link", {}, Host=HOST, Cookie=cookie)
     assert (link.status, link.json["path"][:11]) == (201, "/link?code=")
