@@ -281,10 +281,17 @@ def lacking(connection: Connection, dataset: int) -> int:
     return connection.scalar(query) or 0
 
 
-def without_example(connection: Connection, dataset: int) -> list[Row]:
-    """The row id, key and body of the cases of a dataset without an answer example."""
+def keys_without_example(connection: Connection, dataset: int) -> list[str]:
+    """The ids of the cases of a dataset without an answer example."""
     chosen = cases.c.dataset_id == dataset, cases.c.has_example.is_(False)
-    return every(connection, select(cases.c.id, cases.c.key, cases.c.body).where(*chosen).order_by(cases.c.position))
+    return list(connection.scalars(select(cases.c.key).where(*chosen)))
+
+
+def without_example(connection: Connection, dataset: int, keys: Sequence[str]) -> Iterator[Row]:
+    """The row id, key and body of those of a dataset's cases with these ids that have no answer example."""
+    for chunk in chunks(keys, _AT_ONCE):
+        chosen = cases.c.dataset_id == dataset, cases.c.has_example.is_(False), cases.c.key.in_(chunk)
+        yield from every(connection, select(cases.c.id, cases.c.key, cases.c.body).where(*chosen))
 
 
 def has_example(body: Mapping[str, Any]) -> bool:

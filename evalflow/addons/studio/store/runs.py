@@ -43,6 +43,7 @@ class StoredRun:
     cost_usd: float | None
     need: Mapping[str, Any] | None
     loaded: int
+    filled_examples: int | None
     worker: str | None
     heartbeat: float | None
     pid: int | None

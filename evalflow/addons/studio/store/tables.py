@@ -141,6 +141,7 @@ runs = Table(
     Column("cost_usd", Float, nullable=True),
     Column("need", JSON, nullable=True),
     Column("loaded", Integer, nullable=False),
+    Column("filled_examples", Integer, nullable=True),
     Column("worker", String(NAME), nullable=True),
     Column("heartbeat", Float, nullable=True),
     Column("pid", Integer, nullable=True),

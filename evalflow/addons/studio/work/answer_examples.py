@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from anyio import to_thread
 
 from evalflow.addons.studio.store import cases as table
-from evalflow.addons.studio.store.rows import from_row
-from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.store.rows import Row, chunks, from_row
+from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.work.access import Actor, requires
 from evalflow.addons.studio.work.bots import answer_case, get_bot
 from evalflow.addons.studio.work.cases import case_columns, case_row, read_row
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import list_datasets, own_row
+from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.app.core.cases import answers_of
+from evalflow.app.core.cases import answers_of, is_generated
 from evalflow.app.core.saved import open_run
+from evalflow.config.schema import RunConfig
+from evalflow.datasets import case_to_row
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
-from evalflow.records import Answer
+from evalflow.records import Answer, Case
 
 Example = Mapping[str, Any]
 """An answer example as stored in a case: role, content, metadata."""
+_AT_ONCE = 2_000
+"""Cases filled in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,10 @@ def run_answers(space: Workspace, dataset: str, case: int) -> list[RunAnswer]:
 def run_example(space: Workspace, run_id: str, dataset: str, case: int) -> Example:
     """A run's answer to a case as an answer example, with its metadata."""
     key = case_row(space, dataset, case)["key"]
-    found = _examples(space, run_id, dataset, [key])
-    if key not in found:
-        raise UserError(Problem(f"the run {run_id} has no answer to this case", "run"))
-    return found[key]
+    folder = RunFolder(run_row(space, run_id).path)
+    for _, example in _examples(folder, {(dataset, key)}, lambda _run, _case: True):
+        return example
+    raise UserError(Problem(f"the run {run_id} has no answer to this case", "run"))
 
 
 @requires("read")
@@ -80,34 +88,73 @@ def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | N
 @requires("edit")
 def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
     """Fill missing answer examples of cases with a run's answers; returns the number of changed cases."""
-    row = own_row(space, dataset)
-    missing = space.read(table.without_example, row["id"])
-    found = _examples(space, run_id, dataset, [one["key"] for one in missing])
-    changed = {
-        one["id"]: case_columns({**one["body"], "demo_answer": found[one["key"]]})
-        for one in missing
-        if one["key"] in found
-    }
-    with space.changing("update", "dataset", dataset, [f"demo_answer of {len(changed)} cases"]) as connection:
+    return _fill(space, [dataset], RunFolder(run_row(space, run_id).path), lambda _run, _case: True)
+
+
+@requires("edit")
+def fill_after_run(space: Workspace, row: StoredRun) -> int | None:
+    """Fill missing answer examples with the bot's answers in a finished run, in the name of who started the run.
+
+    Returns the number of cases that the run has filled, also before it was resumed; None if it fills none. The call can
+    be repeated. Answers that were recorded in the data fill nothing: their cases have them already.
+    """
+    request = RunRequest(**row.composition) if row.composition and row.origin == "workspace" else None
+    project = space.read(definitions.by_id, "project", row.project_id)
+    if request is None or not request.fill_examples or project is None:
+        return None
+    starter = Actor(None, row.created_by, is_owner=True)
+    here = replace(space, project_id=project["id"], project=project["name"], identify=lambda: starter)
+    own = {one.name for one in list_datasets(here) if one.origin == "workspace"}
+    filled = _fill(here, [name for name in request.datasets if name in own], RunFolder(row.path), is_generated)
+    return (row.filled_examples or 0) + filled
+
+
+def _fill(
+    space: Workspace, datasets: Sequence[str], folder: RunFolder, is_wanted: Callable[[RunConfig, Case], bool]
+) -> int:
+    """Fill missing answer examples with the wanted answers of a run; returns the number of changed cases."""
+    owners = {name: own_row(space, name)["id"] for name in datasets}
+    missing = {(name, key) for name, owner in owners.items() for key in space.read(table.keys_without_example, owner)}
+    found = _examples(folder, missing, is_wanted) if missing else iter(())
+    filled = 0
+    for dataset, those in groupby(found, lambda one: one[0].dataset):
+        for chunk in chunks(those, _AT_ONCE):
+            filled += _save(space, dataset, owners[dataset], {case.id: (case, example) for case, example in chunk})
+    return filled
+
+
+def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[Case, Example]]) -> int:
+    """Save examples of cases that still lack one, and whose conversation is the one that was answered."""
+    about: list[str] = []
+    with space.changing("update", "dataset", dataset, about) as connection:
+        changed: dict[int, Row] = {}
+        for row in table.without_example(connection, owner, list(found)):
+            case, example = found[row["key"]]
+            if _conversation(row["body"]) == _conversation(case_to_row(case)):
+                changed[row["id"]] = case_columns({**row["body"], "demo_answer": example})
         table.rewrite(connection, changed)
+        about.append(f"demo_answer of {len(changed)} cases")
     return len(changed)
 
 
-def _examples(space: Workspace, run_id: str, dataset: str, keys: Sequence[str]) -> dict[str, Example]:
-    """The first answer of a run to each case, from the run's files."""
-    folder = RunFolder(run_row(space, run_id).path)
-    found: dict[str, Example] = {}
+def _conversation(body: Mapping[str, Any]) -> Sequence[object]:
+    return [body.get(key) for key in ("messages", "scenario")]
+
+
+def _examples(
+    folder: RunFolder, wanted: Collection[tuple[str, str]], is_wanted: Callable[[RunConfig, Case], bool]
+) -> Iterator[tuple[Case, Example]]:
+    """Yield cases (by dataset and id) with a run's first answer, from the run's files."""
     try:
         saved = open_run(folder)
-        target = saved.manifest.target.name
-        with answers_of(saved.folder, saved.rules.settings.run, set(keys)) as answers:
-            for case in saved.cases({(dataset, key) for key in keys}):
-                answer = answers(case, target, 0)
+        run, target = saved.rules.settings.run, saved.manifest.target.name
+        with answers_of(saved.folder, run, {key for _, key in wanted}) as answers:
+            for case in saved.cases(wanted):
+                answer = answers(case, target, 0) if is_wanted(run, case) else None
                 if answer and answer.status == "answered" and answer.answer is not None:
-                    found[case.id] = example_of(answer)
+                    yield case, example_of(answer)
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
-    return found
 
 
 def example_of(answer: Answer) -> Example:

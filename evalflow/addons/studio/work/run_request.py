@@ -39,6 +39,7 @@ class RunRequest:
         options: Root keys of the configuration: generate (by default true unless the answers are recorded), repeats,
             limit, sample, seed, cache, budget, gate, max_error_rate, case_timeout_s.
         title: For people.
+        fill_examples: Whether cases without an answer example get the bot's answer in this run as theirs.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
@@ -55,6 +56,7 @@ class RunRequest:
     thresholds: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]] = field(default_factory=dict[str, float])
     options: Values = field(default_factory=dict[str, object])
     title: Annotated[str, Field(max_length=500)] = ""
+    fill_examples: bool = True
 
     def words(self) -> list[str]:
         """The overrides that select its parts; its judge must be named."""

@@ -93,6 +93,8 @@ class Run:
         repeat: The command line that repeats it; empty until available.
         exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
+        filled_examples: The number of cases that had no answer example and got this run's answer; None until it is
+            done, or if it does not fill them.
         facts: What its scores mean, once it has ended: `metrics` (see `MetricInRun`), `summary` (rows of all cases
             together, as in summary.json), `excluded` (the details of results that people took out), `gates`,
             `too_many_errors` (whether they make it inconclusive), `followed` (other runs whose labels are of equal
@@ -112,6 +114,7 @@ class Run:
     exit_code: int | None
     message: str
     cost_usd: float | None
+    filled_examples: int | None
     facts: Mapping[str, Any]
     cancelling: bool
     version: int

@@ -20,6 +20,7 @@ from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.store.rows import now
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work import leases, process
+from evalflow.addons.studio.work.answer_examples import fill_after_run
 from evalflow.addons.studio.work.intake import Intake
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.rederive import facts_of_run
@@ -402,6 +403,18 @@ class WorkerJob:
             raise
         except EvalflowError as error:  # the run's own error takes precedence
             self._ending["message"] = self._ending.get("message") or f"its scores cannot be shown: {error}"
+        else:
+            self._fill_examples()
+
+    def _fill_examples(self) -> None:
+        if self._ending["state"] != "done" or self._row.task == "load":
+            return
+        try:
+            self._ending["filled_examples"] = fill_after_run(self._space, self._row)
+        except InfrastructureError:
+            raise
+        except EvalflowError as error:
+            self._ending["message"] = f"its answers are not saved as the missing answer examples: {error}"
 
     def _note(self, **values: object) -> bool:
         with self._space.database.writing(in_turn=False) as connection:

@@ -49,6 +49,7 @@ from evalflow.addons.studio.work.case_choice import LeftOutCases
 from evalflow.addons.studio.work.comparing import related
 from evalflow.addons.studio.work.reruns import changeable_metrics
 from evalflow.addons.studio.work.run_files import RunFile, list_files
+from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.scores import note_view, run_tags
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
@@ -176,7 +177,18 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
         chosen = choice_in_words(run.request) if run.request else ""
         if which := joined(chosen, left_out_in_words(left_out)):
             text(which, "span", "muted small")
+        if run.request and (examples := _examples_in_words(run, run.request)):
+            text(examples, "span", "muted small")
     return state
+
+
+def _examples_in_words(run: runs.Run, request: RunRequest) -> str:
+    """What the run does or did about cases without an answer example; empty if nothing."""
+    if filled := run.filled_examples:
+        have = "test case that had none has" if filled == 1 else "test cases that had none have"
+        return f"{filled:,} {have} this run's answer as answer example"
+    will_fill = request.fill_examples and request.options.get("generate", True) in (True, "missing")
+    return "its answers become the missing answer examples" if run.state in ACTIVE and will_fill else ""
 
 
 def _ending(run: runs.Run) -> None:

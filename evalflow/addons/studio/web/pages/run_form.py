@@ -96,6 +96,10 @@ _ENDPOINT = {
     "api_key_env": replace(KEY, label="Its API key"),
 }
 _CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address that it has.")
+_FILL = forms.About(
+    "Save answers as missing answer examples",
+    "A test case without an answer example gets the bot's answer in this run. Checks can be tried on it.",
+)
 _BASELINE = forms.About(
     "Earlier run to compare with", "For gates, and for metrics that say which of two answers is better."
 )
@@ -159,6 +163,7 @@ class RunForm:
             thresholds=thresholds,
             options=self._options(),
             title=forms.written(self._title) or "",
+            fill_examples=bool(self._fill.value),
         )
         return self.cases.apply(request)
 
@@ -197,6 +202,7 @@ class RunForm:
         with ui.element("div") as answers:
             about = forms.About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
             self._answers = forms.pick(about, _ANSWERS, generate)
+            self._fill = forms.tick(_FILL, request.fill_examples)
         answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
         about = forms.About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
         self._datasets = forms.several(
