@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Text, case, cast, delete, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, Text, case, cast, delete, func, select, tuple_
 
 from evalflow.addons.studio.store.rows import Query, Row, add, every, now, one, storable
-from evalflow.addons.studio.store.tables import comments, runs, tasks
+from evalflow.addons.studio.store.tables import answers, cases, comments, datasets, runs, tasks
 
 Cause = Literal["bot", "test", "judge", "unknown"]
 """What is wrong: the bot's answer, the test case, the judge's score, or nobody knows yet."""
@@ -42,8 +42,8 @@ def page(
 ) -> list[Row]:
     """Tasks by priority, high first; then newest first.
 
-    Each has its `rank` by priority, the `run_id` and `bot` of its run, and the number of its `comments`. `after`: rank
-    and id of the previous page's last task.
+    Each has its `rank` by priority, the `run_id` and `bot` of its run, the `question` of its case, and the number of
+    its `comments`. `after`: rank and id of the previous page's last task.
     """
     query = _selected().where(*_conditions(project, wanted)).order_by(_RANK, tasks.c.id.desc()).limit(limit)
     if after is not None:
@@ -71,8 +71,20 @@ def get(connection: Connection, project: int, task: int) -> Row | None:
 
 def _selected() -> Query:
     said = select(func.count()).where(comments.c.task_id == tasks.c.id).scalar_subquery()
-    query = select(tasks, _RANK.label("rank"), runs.c.run_id, runs.c.bot, said.label("comments"))
+    asked = func.coalesce(_answered_question(), _question_of_case()).label("question")
+    query = select(tasks, _RANK.label("rank"), runs.c.run_id, runs.c.bot, asked, said.label("comments"))
     return query.outerjoin(runs, runs.c.id == tasks.c.run)
+
+
+def _answered_question() -> ScalarSelect[str]:
+    here = answers.c.run == tasks.c.run, answers.c.position == tasks.c.position
+    return select(answers.c.question).where(*here).scalar_subquery()
+
+
+def _question_of_case() -> ScalarSelect[str]:
+    named = cases.join(datasets, datasets.c.id == cases.c.dataset_id)
+    here = datasets.c.project_id == tasks.c.project_id, datasets.c.name == tasks.c.dataset
+    return select(cases.c.question).select_from(named).where(*here, cases.c.key == tasks.c.case_id).scalar_subquery()
 
 
 def _conditions(project: int, wanted: TaskQuery) -> list[ColumnElement[bool]]:

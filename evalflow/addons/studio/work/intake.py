@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.addons.studio.store import runs, scores
+from evalflow.addons.studio.store import results, runs, scores
 from evalflow.addons.studio.store.rows import chunks, storable
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.scores import Place
@@ -156,6 +156,9 @@ class Intake:
         answers["error"] -= scores.failed_answers(connection, self._run, list(block.statuses))
         self.put(connection, block, replaced)
         done, expected = counts.total(), before["expected"]
+        places = [row["position"] for row in block.latest]
+        asked = results.questions_at(scores.RunScores(connection, self._run), places)
+        latest = [{**row, "question": asked.get(row["position"])} for row in block.latest]
         rate = self._rate(done)
         self._progress = {
             "done": done,
@@ -166,7 +169,7 @@ class Intake:
             "seconds_left": None if expected is None or not rate else max(expected - done, 0) / rate,
             "calls": before.get("calls", 0) + block.calls,
             "cost_usd": _sum(before["cost_usd"], block.cost_usd),
-            "latest": [*block.latest, *before.get("latest", ())][:LATEST],
+            "latest": [*latest, *before.get("latest", ())][:LATEST],
             "read": block.ends,
         }
         return self._progress

@@ -60,8 +60,8 @@ class Progress:
         done, expected: Finished scores, and their final number; expected is None until it is known.
         rate: Scores per second, recently.
         cost_usd: Cost so far; None if a price is unknown.
-        latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason;
-            and position, the answer's position in the run, if it can be shown already.
+        latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason,
+            question; and position, the answer's position in the run, if it can be shown already.
         loaded: Answers in the database while a finished run is being loaded; 0 before.
     """
 

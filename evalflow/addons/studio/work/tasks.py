@@ -80,6 +80,7 @@ class Task:
     Attributes:
         run: The id of its run; None without one, or once the run is deleted.
         bot: The run's bot.
+        question: The question of its case; None without a case, or once it is deleted.
         example: The score that it is about, as it was then; None if it is about no score.
         comments: How many there are.
         version: Counts changes.
@@ -98,6 +99,7 @@ class Task:
     metric: str | None
     dataset: str | None
     case_id: str | None
+    question: str | None
     example: JudgeExample | None
     comments: int
     created_by: str
@@ -217,7 +219,8 @@ def _row(space: Workspace, task: int) -> Row:
 
 def _task(row: Row) -> Task:
     example = JudgeExample(**row["example"]) if row["example"] else None
-    return from_row(Task, row, run=row["run_id"], example=example)
+    asked = row["question"] or (example and example.question)
+    return from_row(Task, row, run=row["run_id"], question=asked, example=example)
 
 
 def _checked(space: Workspace, values: Mapping[str, Any], assigned: Sequence[str] = ()) -> dict[str, Any]:

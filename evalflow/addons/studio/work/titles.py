@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
+from textwrap import shorten
 from typing import Any
 
 from evalflow.addons.studio.store import definitions
@@ -23,6 +24,8 @@ from evalflow.paths import conf_dirs
 from evalflow.records import CASES
 
 LONGEST_TITLE = 120
+"""In characters."""
+LONGEST_CASE_TITLE = 90
 """In characters."""
 _LONGEST_DERIVED = 60
 _LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
@@ -47,6 +50,16 @@ def checked_title(title: str, what: str) -> str:
     if "${" in found:
         raise UserError(Problem("the name has ${, which configuration would replace", key, "leave it out"))
     return found
+
+
+def case_title(question: str | None, case_id: str | None) -> str:
+    """What a case is called: the first words of its question in one line, or its id if it has no question."""
+    words = " ".join((question or case_id or "").split())
+    if len(words) <= LONGEST_CASE_TITLE:
+        return words
+    title = shorten(words, LONGEST_CASE_TITLE, placeholder=" …")
+    half = LONGEST_CASE_TITLE // 2  # a text without spaces, such as Chinese, is cut within its only word
+    return title if len(title) > half else f"{words[: LONGEST_CASE_TITLE - 2]} …"
 
 
 def same_title(title: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.addons.studio.store import projects, rows, runs, scores, server_tables
-from evalflow.addons.studio.work import comments, tasks
+from evalflow.addons.studio.work import cases, comments, datasets, tasks
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, Role
 from evalflow.addons.studio.work.comments import CommentedOn
 from evalflow.addons.studio.work.projects import create_project
@@ -52,11 +52,19 @@ def test_a_task_about_a_score_keeps_what_the_judge_said(space: Workspace) -> Non
     made = tasks.create_task(space, draft)
     assert (made.title, made.bot, made.dataset, made.case_id) == ("The judge is too strict", "fees", "d", "c")
     kept = JudgeExample("polite", "What is it?", "No.", "strict", 2, "It is curt.", 4)
-    assert made.example == kept
+    assert (made.example, made.question) == (kept, "What is it?")
     with space.database.writing() as connection:
         assert runs.delete_run(connection, run)
     task, example = next(tasks.judge_examples(space))
     assert (task.id, task.run, task.case_id, example) == (made.id, None, "c", kept)
+    assert task.question == "What is it?"
+
+
+def test_a_task_about_a_case_has_the_question_of_the_case(space: Workspace) -> None:
+    datasets.create_dataset(space, "fees")
+    cases.add_cases(space, "fees", [{"id": "c", "question": "How much is it?"}])
+    made = [tasks.create_task(space, TaskDraft("Look", dataset="fees", case_id=name)).question for name in ("c", "d")]
+    assert made == ["How much is it?", None]
 
 
 def test_tasks_come_by_priority_in_pages_and_are_filtered(space: Workspace) -> None:

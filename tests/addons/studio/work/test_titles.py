@@ -12,7 +12,15 @@ from evalflow.addons.studio.work import bots, checks, datasets, judges, metrics,
 from evalflow.addons.studio.work.checks import CheckDraft
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.space import TakenError, Workspace
-from evalflow.addons.studio.work.titles import LONGEST_TITLE, checked_title, name_for, titles_of, titles_of_projects
+from evalflow.addons.studio.work.titles import (
+    LONGEST_CASE_TITLE,
+    LONGEST_TITLE,
+    case_title,
+    checked_title,
+    name_for,
+    titles_of,
+    titles_of_projects,
+)
 from evalflow.addons.studio.work.validate import RESERVED, check_name
 from evalflow.errors import UserError
 
@@ -205,3 +213,19 @@ def test_titles_of_several_projects_are_read_and_deleted_ones_have_none(space: W
     bots.create_bot(other, "helper", RECORDED, title="会議")
     found = titles_of_projects(space, ["default", "other", "other", "gone"])
     assert {name: titles.of("bot", "helper") for name, titles in found.items()} == {"default": "Hilfe", "other": "会議"}
+
+
+@pytest.mark.parametrize(
+    ("question", "title"),
+    [
+        ("How  much\nis it?", "How much is it?"),
+        ("", "c0"),
+        (None, "c0"),
+        ("word " * 30, "word " * 17 + "…"),
+        ("字" * 200, "字" * 88 + " …"),
+        (f"See {'x' * 200}", f"See {'x' * 84} …"),
+    ],
+)
+def test_a_case_is_called_by_the_first_words_of_its_question(question: str | None, title: str) -> None:
+    assert case_title(question, "c0") == title
+    assert len(title) <= LONGEST_CASE_TITLE

@@ -29,6 +29,7 @@ from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.checks import Check, list_checks
 from evalflow.addons.studio.work.datasets import own_row
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import Problem
 
 
@@ -60,9 +61,8 @@ def add() -> None:
             if gone is not None:
                 forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
 
-        with frame(
-            f"Case {found.body['id']}", place="Test cases", trail=[(title_of("dataset", dataset), back)]
-        ) as actions:
+        trail = [(title_of("dataset", dataset), back)]
+        with frame(case_title(found.question, found.body["id"]), place="Test cases", trail=trail) as actions:
             with actions:
                 if found.is_draft:
                     badge("draft", "warn").props('title="Runs leave it out"')
@@ -202,7 +202,7 @@ class _CaseWriter:
 
     async def _save_on(self) -> None:
         if added := await self._add(self._going_on, draft=False):
-            tell(f"Case {added.body['id']} saved.")
+            tell(f"“{case_title(added.question, added.body['id'])}” saved.")
             self._place.clear()
             with self._place:
                 self._form = CaseForm(self._workspace, self._dataset, None, self._around, lambda: None)

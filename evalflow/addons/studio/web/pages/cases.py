@@ -36,6 +36,7 @@ from evalflow.addons.studio.work.checks import list_checks
 from evalflow.addons.studio.work.datasets import FoundCases, question_of
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.tags import project_tags
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.records import numbered, texts_of
 from evalflow.report.wording import counted, joined
 
@@ -227,7 +228,7 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         with ui.element("tr").classes("here" if case.id == self._search.row else ""):
             if may("edit"):
                 with ui.element("td").classes("tick"):
-                    label = f"Select {question or case.body['id']}"
+                    label = f"Select {case_title(case.question, case.body['id'])}"
                     tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
             path = f"{root_path()}{self._search.case(self._dataset, case.id)}"
             link = markup("a", question or _NO_QUESTION, cls="nicegui-link clamp", dir="auto", href=path)

@@ -36,6 +36,7 @@ from evalflow.addons.studio.work.cases import Deleted, dataset_tags
 from evalflow.addons.studio.work.checks import Check
 from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.report.wording import counted, joined
 
 _TRAIL = [("Checks", "/checks")]
@@ -136,7 +137,7 @@ def _list(found: _Overview) -> None:
 def _failure_link(failure: check_uses.CheckFailure) -> None:
     """A link to the first failed answer of the run, in the list of all that failed there."""
     query = {"metric": failure.metric, "status": "failed", "case": str(failure.position)}
-    ui.link(failure.question or failure.case_id, address(f"/runs/{failure.run_id}", query)).classes("clamp")
+    ui.link(case_title(failure.question, failure.case_id), address(f"/runs/{failure.run_id}", query)).classes("clamp")
     text(f"{failure.title or failure.run_id}, {local_time(failure.at)}", "span", "small muted")
 
 
@@ -214,7 +215,7 @@ class CheckUsage:
             for one in found:
                 with ui.element("tr"):
                     with ui.element("th").props("scope=row"):
-                        ui.link(one.question or one.key, CaseSearch().case(one.dataset, one.id))
+                        ui.link(case_title(one.question, one.key), CaseSearch().case(one.dataset, one.id))
                     with cell("Dataset", classes=""):
                         ui.link(title_of("dataset", one.dataset), f"/datasets/{one.dataset}")
                     with cell("", classes="badges"):

@@ -32,6 +32,7 @@ from evalflow.addons.studio.work.run_cases import RunCase, get_run_cases
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import EvalflowError
 from evalflow.report.comparison import became, by_labels_in_words
 from evalflow.report.wording import number
@@ -190,7 +191,7 @@ class ChangeList:
             head.on("click", partial(self._pick, i), args=[])
             with head:
                 badge(label, tone)
-                text(change.question or change.case_id, "span", "line question")
+                text(case_title(change.question, change.case_id), "span", "line question")
                 text(title_of("metric", change.metric, self._runs[1].bot), "span", "small muted line")
                 text(figures, "span", "num")
                 if change.others:
@@ -296,7 +297,7 @@ def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[_Si
         return
     with ui.element("div").classes("case-view"):
         with ui.element("div").classes("case-facts"):
-            text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "span", "small muted")
+            text(f"Test cases: {title_of('dataset', change.dataset)}", "span", "small muted")
             for name, run, side in zip("AB", runs, sides, strict=True):
                 with ui.element("span").classes("side"):
                     badge(name, "accent")

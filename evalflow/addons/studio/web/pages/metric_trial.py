@@ -23,6 +23,7 @@ from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.sent_prompts import PromptPreview, SentPrompt
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.addons.studio.work.trial_process import TrialResult
 from evalflow.errors import EvalflowError
 from evalflow.records import Answer, ScoreRecord, numbered, passes, texts_of
@@ -82,7 +83,7 @@ class CaseFields:
         rows = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
         self._rows = rows or []
         titles = {
-            str(number): (_question(row) or str(row.get("id", "")))[:120] for number, row in enumerate(self._rows)
+            str(number): case_title(_question(row), str(row.get("id", ""))) for number, row in enumerate(self._rows)
         }
         self._picked.set_options({"": "", **titles}, value="0" if titles else "")  # pyright: ignore - partly untyped
 

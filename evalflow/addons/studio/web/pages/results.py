@@ -14,7 +14,7 @@ from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.results_filter import FilterBar, ResultQuery
-from evalflow.addons.studio.web.pages.run_case import case_content, case_heading
+from evalflow.addons.studio.web.pages.run_case import case_content
 from evalflow.addons.studio.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.headline import metric_title
@@ -26,6 +26,7 @@ from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import ResultCell, ResultRow, labels_fault, order_results, read_results
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import counted, number
 
@@ -230,7 +231,7 @@ class ResultTable:
             cells.append(markup("td", *shown, cls="chip-of", **{"data-label": title}))
         position = str(row.position)
         if self._can_run_again:
-            label, is_on = f"Tick {row.question or row.case_id}", row.position in self._ticked
+            label, is_on = f"Tick {case_title(row.question, row.case_id)}", row.position in self._ticked
             cells.insert(0, markup("td", tick_markup(position, label, is_on=is_on), cls="tick"))
         is_open = "true" if row.position == self._open else "false"
         return markup("tr", *cells, **{"data-position": position, "aria-selected": is_open})
@@ -413,7 +414,7 @@ class ResultPanel:
         self._whole.props["href"] = path
         self._content.clear()
         with self._content:
-            text(heading := case_heading(case), "h2", "" if heading == case.question else "unseen")
+            text(heading := case_title(case.question, case.case_id), "h2", "" if heading == case.question else "unseen")
             case_content(self._workspace, self._run, case)
         self._panel.set_visibility(True)
         self._content.run_method("scrollTo", 0, 0)

@@ -23,7 +23,6 @@ from evalflow.addons.studio.web.ui.parts import (
     button,
     capitalised,
     cell,
-    clipped,
     copyable,
     empty,
     fold,
@@ -46,6 +45,7 @@ from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.scores import questions_at
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import command
 from evalflow.metrics.kinds.pairwise import VERDICTS
 from evalflow.report.calibration import Calibration, CorrectedRow
@@ -299,7 +299,6 @@ _SAVING = (
     "Gates and reports of the run then count people's labels, and later runs with the same judge, metric and prompts "
     "show how far the judge can be trusted."
 )
-_LONGEST_QUESTION = 100
 _MOST = 20
 """Maximum cases to show in which judge and people differ."""
 
@@ -410,8 +409,8 @@ def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase], 
     with table(("Question", "Judge", "People", "Judge's reason", "Who is wrong?"), "table stacked"):
         for one in apart[:_MOST]:
             path = "" if one.position is None else f"/runs/{review.run_id}/cases/{one.position}"
-            asked = " ".join(questions.get(-1 if one.position is None else one.position, "").split())
-            with table_row(clipped(asked, _LONGEST_QUESTION) or one.case_id, path=path):
+            asked = questions.get(-1 if one.position is None else one.position)
+            with table_row(case_title(asked, one.case_id), path=path):
                 cell("Judge", number(one.score, 2))
                 cell("People", number(one.human, 2))
                 with cell("Judge's reason", classes=""):

@@ -52,6 +52,7 @@ from evalflow.addons.studio.work.run_files import RunFile, list_files
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.scores import note_view, run_tags
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import UserError
 from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import judge_beside, labelled_in
@@ -330,7 +331,7 @@ def _latest_score(run: runs.Run, score: Mapping[str, Any]) -> None:
             text(number(score["score"], 2), "span", "reading")
         else:
             status_badge(score["status"])
-        label = joined(metric_title(run, score["metric"]), score["case_id"])
+        label = joined(metric_title(run, score["metric"]), case_title(score.get("question"), score["case_id"]))
         if score.get("position") is None:
             text(label, "span", "small muted line")
         else:

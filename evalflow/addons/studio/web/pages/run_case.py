@@ -26,10 +26,9 @@ from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.scores import note_view, order_results
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import Problem
 from evalflow.records import CUT_OFF, FILTERED, Answer
-
-LONGEST_HEADING = 90
 
 
 def add() -> None:
@@ -45,7 +44,8 @@ def add() -> None:
         await to_thread.run_sync(note_view, workspace, run)
         before, after = await to_thread.run_sync(_neighbours, workspace, run, int(position), query)
         back = f"/runs/{found.run_id}"
-        with frame(case_heading(case), place="Runs", trail=[(name_of(found), f"{back}{query}")]) as actions:
+        trail = [(name_of(found), f"{back}{query}")]
+        with frame(case_title(case.question, case.case_id), place="Runs", trail=trail) as actions:
             with actions:
                 for label, key, neighbour in (("Previous case", "k", before), ("Next case", "j", after)):
                     if neighbour is not None:
@@ -61,12 +61,6 @@ def _neighbours(workspace: Workspace, run: str, position: int, query: ResultQuer
         return None, None
     place = order.index(position)
     return order[place - 1] if place else None, order[place + 1] if place + 1 < len(order) else None
-
-
-def case_heading(case: RunCase) -> str:
-    """The question, shortened."""
-    question = " ".join((case.question or case.case_id).split())
-    return question if len(question) <= LONGEST_HEADING else f"{question[:LONGEST_HEADING].rstrip()} …"
 
 
 def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
@@ -87,7 +81,7 @@ def _reading(case: RunCase) -> Reading:
     return Reading(
         turns=turns,
         answers=[_said(case)],
-        heading=case_heading(case),
+        heading=case_title(case.question, case.case_id),
         reference=_reference(case),
         contexts=[own] if (own := contexts_of(case)) else (),
         more=[(name, content) for name, content in _more(case) if content],

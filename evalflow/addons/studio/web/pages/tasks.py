@@ -20,6 +20,7 @@ from evalflow.addons.studio.web.ui.visitor import local_time, may, name_here, ti
 from evalflow.addons.studio.work import tasks
 from evalflow.addons.studio.work.comments import CommentedOn
 from evalflow.addons.studio.work.space import NotFoundError, Page, Workspace
+from evalflow.addons.studio.work.titles import case_title
 from evalflow.addons.studio.work.verdicts import score_verdicts
 from evalflow.errors import Problem, UserError
 from evalflow.report.wording import counted, joined
@@ -152,7 +153,7 @@ def _column(status: tasks.Status, page: Page[tasks.Task], count: int, given: Map
 def _card(task: tasks.Task) -> None:
     with ui.link(target=f"/tasks/{task.id}").classes("card"):
         text(task.title, "h3")
-        text(joined(*_place(task), task.case_id), "p", "muted small line")
+        text(joined(*_place(task), case_title(task.question, task.case_id)), "p", "muted small line")
         with ui.element("div").classes("foot"):
             if task.priority != "normal":
                 badge(f"{task.priority} priority", "warn" if task.priority == "high" else "")
@@ -286,7 +287,7 @@ def _subject(task: tasks.Task) -> None:
             _example(task.example, task.bot or "")
         else:
             dataset = title_of("dataset", task.dataset) if task.dataset else None
-            text(joined(*_place(task), dataset, task.case_id), "p", "muted")
+            text(joined(*_place(task), dataset, case_title(task.question, task.case_id)), "p", "muted")
         with ui.element("div").classes("actions"):
             if task.run is not None:
                 path = f"/runs/{task.run}" + ("" if task.position is None else f"/cases/{task.position}")

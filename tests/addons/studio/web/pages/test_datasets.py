@@ -357,7 +357,7 @@ def test_text_of_files_is_only_text(visit: Visit, pages: Server, tmp_path: Path)
     page = visit("/datasets/evil")
     page.get_by_role("link", name=EVIL).click()
     page.wait_for_url("**/cases/*")
-    seen(page, f"Case {EVIL}")
+    page.get_by_role("heading", name=EVIL, level=1).wait_for()
     file = tmp_path / "evil.jsonl"
     file.write_text(json.dumps({"query": EVIL, EVIL: EVIL, "tags": [EVIL]}) + "\n" + '{"tags": 3}\n', encoding="utf-8")
     uploading = visit("/datasets/evil/add")
