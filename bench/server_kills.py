@@ -1,6 +1,6 @@
 """A server, its worker and its runs, backups, restores and imports that are killed at random: what is lost or wrong.
 
-    python bench/server_kills.py [WHAT ...] [--kills N] [--seed N] [--database-url URL]
+    python bench/server_kills.py [WHAT ...] [--kills N] [--seed N] [--public] [--database-url URL]
 
 WHAT is `runs`, `backup`, `restore` or `import`; all of them without it. Each is killed with SIGKILL at N random times.
 
@@ -12,7 +12,9 @@ WHAT is `runs`, `backup`, `restore` or `import`; all of them without it. Each is
 - restore: the workspace must be whole, or the server must refuse to start in it.
 - import: the server is killed while 2,000 cases are uploaded, which must all be there or none.
 
-With a URL, runs and imports use that PostgreSQL database, which must be empty; each restore uses a file.
+With a URL, runs and imports use that PostgreSQL database, which must be empty; each restore uses a file. With
+`--public`, runs and imports are on a server for people with accounts, and an editor's token asks for everything; after
+each kill an editor's and a viewer's session must be as before.
 The exit code is 1 if something was lost or wrong.
 """
 
@@ -34,6 +36,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +55,27 @@ GRADE: dict[str, Any] = {
 }
 
 
-class Served:
-    """A server on loopback in a folder, and how it is asked."""
+@dataclass(frozen=True)
+class Deployment:
+    """Where servers are: the database, None for a file, and whether people sign in."""
 
-    def __init__(self, work: Path, url: str | None) -> None:
-        self.work = work
-        self._words = ["--database-url", url] if url else []
+    url: str | None = None
+    is_public: bool = False
+
+
+class Served:
+    """A server on loopback in a folder, and how it is asked.
+
+    A public one is asked as by its reverse proxy, and may call `allowed`.
+    """
+
+    def __init__(self, work: Path, place: Deployment, allowed: str = "https://example.org") -> None:
+        self.work, self._place = work, place
+        self._words = ["--database-url", place.url] if place.url else []
+        self._known: dict[str, str] = {}
+        if place.is_public:
+            self._words += ["--public", f"https://{NAME}", "--proxy", "127.0.0.1/32"]
+            self._known, self.sessions = set_up(work, place.url, allowed)
         self.start()
 
     def start(self) -> None:
@@ -67,10 +85,12 @@ class Served:
             self.process = subprocess.Popen(command, cwd=self.work, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
+        found = re.search(r"http://127\.0\.0\.1:(\d+)(?:/\?token=(\S+) )?", line)
         if not found:
             raise RuntimeError(line + (self.work / "server.txt").read_text())
-        self._port, self._token = int(found[1]), found[2]
+        self._port = int(found[1])
+        if not self._place.is_public:
+            self._known = {"Authorization": f"Bearer {found[2]}"}
 
     def kill(self) -> None:
         self.process.kill()
@@ -87,7 +107,7 @@ class Served:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """The JSON or text of an answer. Raises OSError or HTTPException if the server is away."""
-        sent = {"Authorization": f"Bearer {self._token}", "X-Requested-With": "bench"}
+        sent = {**self._known, "X-Requested-With": "bench"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         if data is not None:
@@ -102,6 +122,50 @@ class Served:
         if reply.status >= 300:
             raise RuntimeError(f"{method} {path}: {reply.status} {text[:300]}")
         return json.loads(text) if text and reply.headers.get_content_type() == "application/json" else text
+
+    def rights(self) -> list[int]:
+        """The statuses of making a dataset again by the sessions of an editor and of a viewer."""
+        statuses: list[int] = []
+        for cookie in self.sessions:
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+            try:
+                sent = {name: value for name, value in self._known.items() if name != "Authorization"}
+                sent |= {"Cookie": cookie, "Content-Type": "application/json"}
+                connection.request("POST", "/api/v1/datasets", b'{"name": "mine"}', sent)
+                statuses.append(connection.getresponse().status)
+            finally:
+                connection.close()
+        return statuses
+
+
+NAME = "evalflow.example"
+
+
+def set_up(work: Path, url: str | None, allowed: str) -> tuple[dict[str, str], list[str]]:
+    """Make an owner, an editor and a viewer; returns the headers of the editor's program, and cookies of the two."""
+    from evalflow.addons.studio.store import people as stored
+    from evalflow.addons.studio.web.security.sign_in import COOKIE
+    from evalflow.addons.studio.work import connections, people, projects
+    from evalflow.addons.studio.work.connections import ConnectionDraft
+    from evalflow.addons.studio.work.sessions import create_token, identity_of, start_session
+    from evalflow.addons.studio.work.space import open_workspace
+
+    os.chdir(work)
+    space = open_workspace(url)
+    connections.create_connection(space, "allowed", ConnectionDraft(allowed, networks=["127.0.0.0/8"]))
+    people.add_user(space, "olga", is_owner=True)
+    keys: list[str] = []
+    for name in ("editor", "viewer"):
+        people.add_user(space, name)
+        projects.set_role(space, name, name)
+        user = space.read(stored.user, name)
+        assert user
+        keys.append(start_session(space, user, "10.0.0.1", "a browser", "passkey"))
+    own = replace(space, identify=identity_of(space, "session", keys[0], "10.0.0.1"))
+    _, token = create_token(own, "kills", "editor", 1)
+    space.close()
+    known = {"Authorization": f"Bearer {token}", "Host": NAME}
+    return {**known, "X-Forwarded-For": "10.0.0.1", "X-Forwarded-Proto": "https"}, [f"{COOKIE}={key}" for key in keys]
 
 
 class Labeller(threading.Thread):
@@ -136,11 +200,11 @@ METRIC = "good"
 class Runs:
     """Runs of one server, killed until each ends."""
 
-    def __init__(self, work: Path, url: str | None, chance: random.Random) -> None:
+    def __init__(self, work: Path, place: Deployment, chance: random.Random) -> None:
         self._chance = chance
         self._asked: list[tuple[float, str]] = []
         self._endpoint = Endpoint(self._reply)
-        self._work, self._url = work, url
+        self._work, self._place = work, place
         self.rows: Counter[str] = Counter()
 
     def _reply(self, request: Request) -> Any:
@@ -149,8 +213,8 @@ class Runs:
 
     def measure(self, kills: int) -> None:
         with self._endpoint:
-            served = self._served = Served(self._work, self._url)
-            config = {"kind": "openai", "model": "m", "base_url": self._endpoint.url}
+            served = self._served = Served(self._work, self._place, self._endpoint.url)
+            config = {"kind": "openai", "model": "m", "base_url": self._endpoint.url, "api_key_env": None}
             served.ask("POST", "/bots", {"name": "helper", "config": {**config, "concurrency": {"start": 4, "max": 4}}})
             items = [{"name": METRIC, "definition": GRADE}]
             served.ask("PUT", "/bots/helper/metrics", {"items": items}, If_Match='""')
@@ -166,7 +230,8 @@ class Runs:
 
     def _labeller(self) -> Labeller:
         first = self._served.ask("GET", "/runs")["items"][0]["run_id"]
-        body = {"name": "look", "run": first, "metrics": [METRIC], "size": CASES, "people": ["local"]}
+        person = "editor" if self._place.is_public else "local"
+        body = {"name": "look", "run": first, "metrics": [METRIC], "size": CASES, "people": [person]}
         self._served.ask("POST", "/reviews", body)
         labeller = Labeller(self._served)
         labeller.start()
@@ -229,6 +294,9 @@ class Runs:
             served.start()
         self.rows["kills"] += 1
         self.rows[f"kills of {what}"] += 1
+        if self._place.is_public:
+            statuses = served.rights()
+            self.rows["sessions as before" if statuses == [409, 403] else f"WRONG: sessions {statuses}"] += 1
         return sum(at > died_at - RECENT_S for at, _ in self._asked if at <= died_at + LATENCY_S)
 
     def _expect(self, run: str, recent: int, state: str) -> None:
@@ -252,9 +320,9 @@ class Runs:
             self.rows["WRONG: more paid twice"] += 1
 
 
-def runs(work: Path, url: str | None, kills: int, chance: random.Random) -> Counter[str]:
+def runs(work: Path, place: Deployment, kills: int, chance: random.Random) -> Counter[str]:
     """Runs of a server, which are killed while somebody labels."""
-    found = Runs(work, url, chance)
+    found = Runs(work, place, chance)
     found.measure(kills)
     return found.rows
 
@@ -286,7 +354,7 @@ def seconds(work: Path, *words: str) -> float:
 
 def fill(work: Path) -> None:
     """A workspace with 1,000 cases and 3 MB of files of runs."""
-    served = Served(work, None)
+    served = Served(work, Deployment())
     try:
         served.ask("POST", "/datasets", {"name": "mine"})
         for start in range(0, STORED, 500):
@@ -302,7 +370,7 @@ def fill(work: Path) -> None:
         (runs / "scores.jsonl").write_bytes(random.Random(number).randbytes(100_000))
 
 
-def backups(work: Path, _: str | None, kills: int, chance: random.Random) -> Counter[str]:
+def backups(work: Path, _: Deployment, kills: int, chance: random.Random) -> Counter[str]:
     """Backups that are killed."""
     rows: Counter[str] = Counter()
     fill(work)
@@ -325,7 +393,7 @@ def backups(work: Path, _: str | None, kills: int, chance: random.Random) -> Cou
     return rows
 
 
-def restores(work: Path, _: str | None, kills: int, chance: random.Random) -> Counter[str]:
+def restores(work: Path, _: Deployment, kills: int, chance: random.Random) -> Counter[str]:
     """Restores that are killed."""
     rows: Counter[str] = Counter()
     before = work / "before"
@@ -347,7 +415,7 @@ def restores(work: Path, _: str | None, kills: int, chance: random.Random) -> Co
             rows["nothing there yet"] += 1
             continue
         try:
-            served = Served(after, None)
+            served = Served(after, Deployment())
         except RuntimeError:
             rows["refused to start"] += 1
             continue
@@ -367,10 +435,10 @@ def restores(work: Path, _: str | None, kills: int, chance: random.Random) -> Co
     return rows
 
 
-def imports(work: Path, url: str | None, kills: int, chance: random.Random) -> Counter[str]:
+def imports(work: Path, place: Deployment, kills: int, chance: random.Random) -> Counter[str]:
     """Uploads of cases to a server that is killed."""
     rows: Counter[str] = Counter()
-    served = Served(work, url)
+    served = Served(work, place)
     lines = "".join(json.dumps({"question": f"What is {n}? " + "x" * 400}) + "\n" for n in range(IMPORTED)).encode()
 
     def upload(name: str) -> None:
@@ -405,19 +473,20 @@ def main() -> int:
     parser.add_argument("what", nargs="*", default=list(KINDS), metavar="WHAT")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--public", action="store_true")
     parser.add_argument("--database-url", default=None)
     arguments = parser.parse_args()
     print(f"{machine()}; {arguments.kills} kills of each, seed {arguments.seed}\n")
-    wrong = 0
+    wrong, place = 0, Deployment(arguments.database_url, arguments.public)
     for what in arguments.what:
         with folder() as work:
-            rows = KINDS[what](work, arguments.database_url, arguments.kills, random.Random(arguments.seed))
+            rows = KINDS[what](work, place, arguments.kills, random.Random(arguments.seed))
         print_table((what, ""), list(rows.items()))
         wrong += sum(name.startswith("WRONG") for name in rows)
     return int(wrong > 0)
 
 
-KINDS: dict[str, Callable[[Path, str | None, int, random.Random], Counter[str]]] = {
+KINDS: dict[str, Callable[[Path, Deployment, int, random.Random], Counter[str]]] = {
     **{"runs": runs, "backup": backups, "restore": restores, "import": imports},
 }
 

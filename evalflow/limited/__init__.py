@@ -171,6 +171,10 @@ class _Child:
         if "limit" in frame:
             raise self._exceeded(frame["limit"], what, seconds)
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def end(self) -> None:
         self.is_usable = False
         self.kill()
@@ -242,7 +246,10 @@ class _Pool:
         with self._lock:
             for place in reversed(range(len(self._waiting))):
                 if self._waiting[place].work == work:
-                    return self._waiting.pop(place)
+                    child = self._waiting.pop(place)
+                    if child.is_alive:
+                        return child
+                    child.end()  # somebody killed it while it waited, such as a system without memory
         return None
 
     def kept(self, child: _Child) -> None:

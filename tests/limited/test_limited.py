@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -79,6 +80,14 @@ def test_a_process_is_used_again() -> None:
     first = call("pid")
     assert first != os.getpid()
     assert call("pid") == first
+
+
+def test_a_process_that_was_killed_while_it_waited_is_replaced() -> None:
+    """It was blamed on the next work, which was told that it needs too much memory."""
+    first = call("pid")
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert call("pid") not in (first, os.getpid())
 
 
 def test_a_process_of_a_large_program_is_used_again(tmp_path: Path) -> None:

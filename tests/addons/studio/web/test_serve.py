@@ -53,7 +53,7 @@ def serving(
         os.close(written)
         try:
             line = told.readline()
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)(?:/\?token=(\S+) )?", line)
             assert found, line
             yield process, Server(Address("127.0.0.1", int(found[1])), found[2])
         finally:
