@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -16,36 +18,56 @@ def ids(cases):
 
 
 @pytest.fixture
-def changed(lab):
-    """What is read again after the file has lost all but its first row."""
+def twice(lab):
+    """The cases of two readings, between which the file loses all but its first row."""
 
-    def reread(**keys):
-        data = {"d": lab.data(*ROWS)}
-        cases = read_cases.RunCases(lab.parts(data, ["exact_match"], **keys).settings.run)
-        first = ids(cases)
-        lab.data(*ROWS[:1])
-        return first, ids(cases)
+    def read(rows=ROWS):
+        cases = read_cases.RunCases(lab.parts({"d": lab.data(*rows)}, ["exact_match"]).settings.run)
+        first = list(cases)
+        lab.data(*rows[:1])
+        return first, list(cases)
 
-    return reread
-
-
-def test_small_data_are_read_once(changed):
-    assert changed() == (["0", "1", "2", "3", "4"], ["0", "1", "2", "3", "4"])
+    return read
 
 
-@pytest.mark.parametrize("bound", ["KEPT_BYTES", "KEPT_CASES"])
-def test_larger_data_are_read_each_time(changed, monkeypatch, bound):
-    monkeypatch.setattr(read_cases, bound, 4)
-    assert changed() == (["0", "1", "2", "3", "4"], ["0"])
+@pytest.mark.parametrize(("bound", "kept"), [("KEPT_BYTES", 4), ("KEPT_CASES", 0), ("KEPT_CASES", 3)])
+@pytest.mark.parametrize("together", [1, 2, 20])
+def test_data_are_read_once(twice, monkeypatch, bound, kept, together):
+    monkeypatch.setattr(read_cases, bound, kept)
+    monkeypatch.setattr(read_cases, "_TOGETHER", together)
+    first, second = twice()
+    assert ids(first) == ["0", "1", "2", "3", "4"]
+    assert second == first
 
 
-def test_compressed_data_are_read_each_time(lab):
+def test_small_data_stay_in_memory(twice):
+    first, second = twice()
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_two_readings_at_once_do_not_disturb_each_other(lab, monkeypatch):
+    monkeypatch.setattr(read_cases, "KEPT_CASES", 0)
+    monkeypatch.setattr(read_cases, "_TOGETHER", 1)
+    cases = read_cases.RunCases(lab.parts({"d": lab.data(*ROWS)}, ["exact_match"]).settings.run)
+    list(cases)
+    assert [one.id + other.id for one, other in zip(cases, cases, strict=True)] == ["00", "11", "22", "33", "44"]
+
+
+def test_a_full_disk_for_temporary_files_is_reported_before_anything_is_sent(twice, monkeypatch):
+    monkeypatch.setattr(read_cases, "KEPT_CASES", 0)
+    with Path("/dev/full").open("w+b", buffering=0) as full:
+        monkeypatch.setattr(read_cases, "TemporaryFile", lambda: full)
+        with pytest.raises(UserError, match="cannot be kept in a temporary file: No space left on device"):
+            twice([{**ROWS[0], "id": str(number)} for number in range(30)])
+
+
+def test_compressed_data_are_read_once(lab):
     path = lab.folder / "d.parquet"
     pl.DataFrame(ROWS).write_parquet(path)
     cases = read_cases.RunCases(lab.parts({"d": {"path": str(path)}}, ["exact_match"]).settings.run)
     assert len(ids(cases)) == 5
     pl.DataFrame(ROWS[:1]).write_parquet(path)
-    assert len(ids(cases)) == 1
+    assert len(ids(cases)) == 5
 
 
 def test_a_reading_that_is_broken_off_is_begun_anew(lab):
