@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _lab import machine, print_table
+
 from evalflow.config.schema import MetricConfig
 from evalflow.records import FigureSpec
 
@@ -97,7 +99,7 @@ def measure(path: Path) -> None:
     found = find_units(own_cells(scores)).table if path.stem == "means" else summarise(scores, metrics).frame
     seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{seconds:.1f} s ({cpu:.1f} s of CPU), {peak:,.0f} MiB, {found.height} rows")
+    print(f"{seconds:.1f} {cpu:.1f} {peak:,.0f} {found.height:,}")
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def main() -> None:
         measure(Path(sys.argv[2]))
         return
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    print(f"{machine()}; {rows:,} rows\n")
+    found: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
         for shape, goal in GOALS.items():
             path = Path(folder) / f"{shape}.parquet"
@@ -122,10 +126,11 @@ def main() -> None:
             make += "aggregate.generate(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
             here = str(Path(__file__).parent)
             subprocess.run([sys.executable, "-c", make, here, str(path), str(rows), shape], check=True)
-            found = subprocess.run(
-                [sys.executable, __file__, "--measure", str(path)], check=True, capture_output=True, text=True
-            )
-            print(f"{shape:9} {rows:,} rows, {path.stat().st_size / 1e6:.0f} MB: {found.stdout.strip()} (goal: {goal})")
+            measure_it = [sys.executable, __file__, "--measure", str(path)]
+            done = subprocess.run(measure_it, check=True, capture_output=True, text=True)
+            found.append((shape, *done.stdout.split(), goal))
+            path.unlink()
+    print_table(("", "seconds", "CPU s", "MiB above the imports", "rows of the summary", "goal of ten million"), found)
 
 
 if __name__ == "__main__":

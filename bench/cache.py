@@ -19,6 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 
+from _lab import machine, print_table
+
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.records import Usage
@@ -70,9 +72,8 @@ def main(count: int, processes: int) -> None:
                 work = [pool.submit(measure, Path(folder), count, process) for process in range(processes)]
                 costs = [task.result() for task in work]
             rounds.append({name: fmean(cost[name] for cost in costs) for name in costs[0]})
-    print(f"{count:,} entries by each of {processes} processes, microseconds of CPU each")
-    for name in rounds[0]:
-        print(f"  {name:8}{min(found[name] for found in rounds):8.1f}")
+    print(f"{machine()}; {count:,} entries by each of {processes} processes, least of {ROUNDS}\n")
+    print_table(("", "CPU µs"), [(name, f"{min(found[name] for found in rounds):.1f}") for name in rounds[0]])
 
 
 if __name__ == "__main__":
