@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import NamedTuple, TextIO
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import CASES
+from evalflow.report.cases import CaseKey
 from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
@@ -54,10 +55,11 @@ class _Decides:
         return metric in self.failed or CASES in self.failed
 
 
-def write_junit(path: Path, run: Reported) -> None:
-    """Write one test case per gate, and one per case and metric with a threshold.
+def write_junit(path: Path, run: Reported, wanted: Collection[CaseKey] | None = None) -> None:
+    """Write one test case per gate, and one per case and metric with a threshold; with `wanted`, of these cases only.
 
-    The properties of each suite have the run's headline, its judges, and their agreement with human labels.
+    The properties of each suite have the run's headline, its judges, and their agreement with human labels. If
+    scores are left out, `left out` says how many.
 
     There are failures and errors only if the exit code of the run is not 0:
 
@@ -78,11 +80,19 @@ def write_junit(path: Path, run: Reported) -> None:
         gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
-        several = _several(cells)
+        several, left_out = _several(cells), 0
         for cell in iterate_rows(cells.select(_SHOWN)):
-            name = _name(cell, several)
-            scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
-        properties = _properties(run)
+            if wanted is None or (cell["dataset"], cell["case_id"]) in wanted:
+                name = _name(cell, several)
+                scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
+            else:
+                left_out += 1
+        told = _told(run)
+        if left_out:
+            told.append(
+                ("left out", f"{left_out:,} scores that are the least likely to need attention; results.csv has all")
+            )
+        properties = _properties(told)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
         whole = {name: one + other for (name, one), other in totals if name != "skipped"}
@@ -115,13 +125,16 @@ class _TestSuite:
         return {"tests": self.kinds.total(), **counts, "time": self.seconds}
 
 
-def _properties(run: Reported) -> str:
+def _told(run: Reported) -> list[tuple[str, str]]:
     """Each judge, such as `embedded (...), uncalibrated`, the run's headline (`result`), and corrections by labels."""
     rows = headline_rows(run.summary)
     told = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
     heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
     told += [("result", str(said)) for said in heads]
-    told += [("labels", line) for line in label_lines(rows, heads)]
+    return [*told, *(("labels", line) for line in label_lines(rows, heads))]
+
+
+def _properties(told: Iterable[tuple[str, str]]) -> str:
     found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in told)
     return f"<properties>{''.join(found)}</properties>\n"
 

@@ -217,5 +217,5 @@ def write_reports(folder: Path, run: Reported) -> None:
                 write(row)
         explorer.finish()
         write_html(folder / "report.html", shown, explorer, worst, questions)
-    write_junit(folder / "junit.xml", run)
+    write_junit(folder / "junit.xml", run, explorer.wanted)
     write_markdown(folder / "summary.md", shown)

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import polars as pl
 import pytest
@@ -252,6 +253,19 @@ def test_a_page_of_too_many_cases_shows_the_worst_in_input_order_and_says_so(
     assert [entry[0] for entry in page.data("index")] == ["case-1", "case-3", "case-4"]
     assert "shows 3 of 6 cases: those in which something failed" in " ".join("".join(page.text).split())
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
+
+
+def test_junit_has_the_cases_of_the_page_and_says_how_many_scores_are_left_out(
+    make_run, make_case, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(most_informative, "__defaults__", (2, None))
+    cells = [{"case_id": f"case-{i}", "threshold": 0.5, "score": i / 10, "passed": i >= 5} for i in (9, 8, 1, 7)]
+    write_reports(tmp_path, make_run([make_case(i) for i in (9, 8, 1, 7)], cells))
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[1]
+    assert [case.get("name") for case in suite.findall("testcase")] == ["case-1", "case-7"]
+    assert suite.get("tests") == "2"
+    told = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert told["left out"].startswith("2 scores")
 
 
 def test_a_run_without_cases_has_a_page(make_run, tmp_path):
