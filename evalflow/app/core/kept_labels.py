@@ -371,23 +371,23 @@ def _follow(
     from evalflow.summary.agreement import label_frame
 
     dataset, metric = series
-    own = labels.filter(dataset=dataset, metric=metric)
+    own: dict[tuple[str, int, str, str], list[dict[str, Any]]] = {}  # by answer
+    for row in labels.filter(dataset=dataset, metric=metric).iter_rows(named=True):
+        own.setdefault((row["case_id"], row["target_repeat"], row["answer_hash"], row["target"]), []).append(row)
     taken: set[tuple[Any, ...]] = set()
     rows: list[dict[str, Any]] = []
     equal = labelled = 0
-    for (case_id, repeat, digest, _), given in own.group_by(
-        "case_id", "target_repeat", "answer_hash", "target", maintain_order=True
-    ):
-        there = answers.get((dataset, str(case_id)), ())
-        is_labelled = bool(given["use"].is_in(["label", "resolution"]).any())
+    for (case_id, repeat, digest, _), given in own.items():
+        there = answers.get((dataset, case_id), ())
+        is_labelled = any(row["use"] in {"label", "resolution"} for row in given)
         labelled += bool(there) and is_labelled
-        seen = given["case_hash"][0]
+        seen = given[0]["case_hash"]
         same = [(one[1] != repeat, *one[:2]) for one in there if one[2] == digest and one[3][metric] == seen]
         free = next((one[1:] for one in sorted(same) if (case_id, *one[1:]) not in taken), None)
         if free is not None:
             taken.add((case_id, *free))
             equal += is_labelled
-            rows += [{**row, "target": free[0], "target_repeat": free[1]} for row in given.iter_rows(named=True)]
+            rows += [{**row, "target": free[0], "target_repeat": free[1]} for row in given]
     if not rows:
         return None
     found = FollowedLabels(dataset, metric, source.run_id, equal, labelled)
