@@ -8,13 +8,35 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, cast, delete, func, insert, or_, select, update
 
-from evalflow.addons.studio.store.rows import Query, Row, change, chunks, every, now, one, storable
+from evalflow.addons.studio.store.rows import Hidden, Query, Row, change, chunks, every_as, now, one_as, storable
 from evalflow.addons.studio.store.tables import answers, case_checks, case_tags, cases, datasets, runs
 from evalflow.datasets import tag_name
 from evalflow.metrics.case_checks import named_checks
 
 _AT_ONCE = 500
 _LATEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A case in the database.
+
+    Attributes:
+        id: The row id; `key` is the case's own id, which is in `body` too.
+        question: The last user message, for lists.
+        body: The case by field names, like a row of JSON lines: id, messages, answer, reference, ...
+        is_draft: Whether runs leave it out.
+    """
+
+    id: int
+    dataset_id: Hidden[int]
+    position: Hidden[int]
+    key: Hidden[str]
+    question: str
+    body: dict[str, Any]
+    version: int
+    is_draft: bool
+    updated_at: Hidden[str]
 
 
 def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
@@ -51,14 +73,16 @@ class CaseQuery:
     text: str | None = None
     draft: bool | None = None
 
-    def page(self, after: int | None, limit: int) -> list[Row]:
+    def page(self, after: int | None, limit: int) -> list[StoredCase]:
         """The first cases after a position; None starts at the beginning."""
         query = self._select(cases).order_by(cases.c.position).limit(limit)
-        return every(self.connection, query if after is None else query.where(cases.c.position > after))
+        return every_as(StoredCase, self.connection, query if after is None else query.where(cases.c.position > after))
 
-    def page_at(self, first: int, limit: int) -> list[Row]:
+    def page_at(self, first: int, limit: int) -> list[StoredCase]:
         """A page of cases, skipping the first `first`."""
-        return every(self.connection, self._select(cases).order_by(cases.c.position).offset(first).limit(limit))
+        return every_as(
+            StoredCase, self.connection, self._select(cases).order_by(cases.c.position).offset(first).limit(limit)
+        )
 
     def around(self, position: int) -> tuple[int, int | None, int | None]:
         """The number of cases before a position, and the row ids of the previous and the next case."""
@@ -114,16 +138,15 @@ def state(connection: Connection, dataset: int) -> tuple[object, ...]:
     return dataset, *connection.execute(select(*versions).where(of.dataset_id == dataset)).one()
 
 
-def get(connection: Connection, dataset: int, case: int) -> Row | None:
+def get(connection: Connection, dataset: int, case: int) -> StoredCase | None:
     """One case by its row's id."""
-    return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
+    return one_as(StoredCase, connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
 
 
-def by_key(connection: Connection, dataset: int, key: str) -> Row:
+def by_key(connection: Connection, dataset: int, key: str) -> StoredCase:
     """The case of that id, which must exist."""
-    return dict(
-        connection.execute(select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key)).mappings().one()
-    )
+    (found,) = every_as(StoredCase, connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
+    return found
 
 
 def is_stored(connection: Connection, project: int, dataset: str, key: str) -> bool:
@@ -133,11 +156,11 @@ def is_stored(connection: Connection, project: int, dataset: str, key: str) -> b
     return connection.execute(query.where(*here)).first() is not None
 
 
-def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
+def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[StoredCase]:
     """The existing cases with these row ids. Within `Database.writing`, nobody else changes them."""
     for chunk in chunks(rows, _AT_ONCE):
         query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
-        yield from every(connection, query.order_by(cases.c.position))
+        yield from every_as(StoredCase, connection, query.order_by(cases.c.position))
 
 
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
@@ -229,8 +252,8 @@ def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, 
     return [(tag, dataset, number) for tag, dataset, number in connection.execute(query)]
 
 
-def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]]:
-    """Stream the row ids and bodies of a project's cases with a tag or a sub-tag. Cases may be changed meanwhile."""
+def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[StoredCase]]:
+    """Stream a project's cases with a tag or a sub-tag. Cases may be changed meanwhile."""
     query = (
         select(cases.c.id)
         .join(case_tags, case_tags.c.case_id == cases.c.id)
@@ -239,37 +262,48 @@ def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]
         .order_by(cases.c.id)
     )
     for chunk in chunks(list(connection.scalars(query)), _AT_ONCE):
-        yield every(connection, select(cases.c.id, cases.c.body).where(cases.c.id.in_(chunk)))
+        yield every_as(StoredCase, connection, select(cases).where(cases.c.id.in_(chunk)))
 
 
-def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class RunAnswer:
+    """A run's answer to a case, without metadata."""
+
+    run_id: str
+    title: str
+    bot: str
+    created_at: str
+    answer: str
+
+
+def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[RunAnswer]:
     """The first answer to a case in each of the 20 latest runs, with its run."""
     chosen = answers.c.dataset == dataset, answers.c.case_id == key, answers.c.answer.is_not(None)
-    return every(connection, _with_run(project).where(*chosen).limit(20))
+    return every_as(RunAnswer, connection, _with_run(project).where(*chosen).limit(20))
 
 
-def latest_answer(connection: Connection, project: int, dataset: Row) -> Row | None:
-    """The latest answer to any case of a dataset that has no answer example.
+def latest_answer(connection: Connection, project: int, dataset: str, row: int) -> RunAnswer | None:
+    """The latest answer to any case of a dataset, with its row id, that has no answer example.
 
     Only the last `_LATEST` finished runs of the dataset are searched.
     """
-    of_dataset = runs.c.facts[("datasets", dataset["name"])].as_integer()
+    of_dataset = runs.c.facts[("datasets", dataset)].as_integer()
     latest = select(runs.c.id).where(runs.c.project_id == project, runs.c.state == "done", of_dataset.is_not(None))
-    lacking = cases.c.dataset_id == dataset["id"], cases.c.has_example.is_(False), cases.c.key == answers.c.case_id
+    lacking = cases.c.dataset_id == row, cases.c.has_example.is_(False), cases.c.key == answers.c.case_id
     wanted = (
-        answers.c.dataset == dataset["name"],
+        answers.c.dataset == dataset,
         answers.c.answer.is_not(None),
         select(cases.c.id).where(*lacking).exists(),
     )
     for run in connection.scalars(latest.order_by(runs.c.id.desc()).limit(_LATEST)).all():
-        found = one(connection, _with_run(project).where(runs.c.id == run, *wanted).limit(1))
+        found = one_as(RunAnswer, connection, _with_run(project).where(runs.c.id == run, *wanted))
         if found is not None:
             return found
     return None
 
 
 def _with_run(project: int) -> Query:
-    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.bot, runs.c.created_at, answers.c.answer
+    columns = runs.c.run_id, runs.c.title, runs.c.bot, runs.c.created_at, answers.c.answer
     query = select(*columns).join(answers, answers.c.run == runs.c.id)
     query = query.where(runs.c.project_id == project, runs.c.state == "done", answers.c.target_repeat == 0)
     return query.order_by(runs.c.id.desc())
@@ -287,11 +321,11 @@ def keys_without_example(connection: Connection, dataset: int) -> list[str]:
     return list(connection.scalars(select(cases.c.key).where(*chosen)))
 
 
-def without_example(connection: Connection, dataset: int, keys: Sequence[str]) -> Iterator[Row]:
-    """The row id, key and body of those of a dataset's cases with these ids that have no answer example."""
+def without_example(connection: Connection, dataset: int, keys: Sequence[str]) -> Iterator[StoredCase]:
+    """Those of a dataset's cases with these ids that have no answer example."""
     for chunk in chunks(keys, _AT_ONCE):
         chosen = cases.c.dataset_id == dataset, cases.c.has_example.is_(False), cases.c.key.in_(chunk)
-        yield from every(connection, select(cases.c.id, cases.c.key, cases.c.body).where(*chosen))
+        yield from every_as(StoredCase, connection, select(cases).where(*chosen))
 
 
 def has_example(body: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, func, select
@@ -34,6 +34,12 @@ def named(connection: Connection, kind: Kind, name: str, owner: int | None = Non
     return one(connection, _select(kind, owner).where(table_of(kind).c.name == storable(name)))
 
 
+def id_of(connection: Connection, kind: Kind, name: str, owner: int | None = None) -> int | None:
+    """The row id of the definition of an owner with that name."""
+    found = table_of(kind).c
+    return connection.scalar(_select(kind, owner).with_only_columns(found.id).where(found.name == storable(name)))
+
+
 def by_id(connection: Connection, kind: Kind, row: int) -> Row | None:
     """The definition with that id."""
     return one(connection, select(table_of(kind)).where(table_of(kind).c.id == row))
@@ -44,15 +50,24 @@ def listed(connection: Connection, kind: Kind, owner: int | None = None) -> list
     return every(connection, _select(kind, owner).order_by(table_of(kind).c.name))
 
 
-def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
-    """The ids, names and (of kinds with titles) titles of all definitions of an owner."""
+class DefinitionName(NamedTuple):
+    """What names a definition; the title is empty for kinds without titles."""
+
+    id: int
+    name: str
+    title: str = ""
+
+
+def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[DefinitionName]:
+    """The names of all definitions of an owner."""
     found = table_of(kind)
-    columns = [found.c[name] for name in ("id", "name", "title") if name in found.c]
-    return every(connection, _select(kind, owner).with_only_columns(*columns))
+    columns = [found.c[name] for name in DefinitionName._fields if name in found.c]
+    query = _select(kind, owner).with_only_columns(*columns).order_by(found.c.name)
+    return [DefinitionName(*row) for row in connection.execute(query)]
 
 
-def other_titles(connection: Connection, project: int) -> list[Row]:
-    """Titles that differ from the name, in a project and of all projects: kind, bot (of a metric), name and title.
+def other_titles(connection: Connection, project: int) -> dict[tuple[str, str, str], str]:
+    """Titles that differ from the name, in a project and of all projects, by kind, bot (of a metric) and name.
 
     Metrics are listed also without a title of their own. Checks may have the same title, or none.
     """
@@ -67,7 +82,7 @@ def other_titles(connection: Connection, project: int) -> list[Row]:
         columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
         is_other = sa.true() if kind == "metric" else found.c.title.not_in(("", found.c.name))
         queries.append(select(*columns).select_from(source).where(owner, is_other))
-    return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
+    return {(kind, bot, name): title for kind, bot, name, title in connection.execute(sa.union_all(*queries))}
 
 
 def add(connection: Connection, kind: Kind, values: Mapping[str, Any]) -> int:

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
 Row = dict[str, Any]
 """A row by column name."""
+Hidden = Annotated[T, Field(exclude=True)]
+"""A column that REST does not show."""
 Query = Select[*tuple[Any, ...]]
 """A SELECT of any columns."""
 
@@ -58,7 +61,7 @@ def one_as(kind: type[T], connection: Connection, query: Query) -> T | None:
 def every_as(kind: type[T], connection: Connection, query: Query) -> list[T]:
     """All rows as instances of a dataclass; its field names are columns of the query."""
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
-    return [kind(**{name: row[name] for name in names}) for row in every(connection, query)]
+    return [kind(*row) for row in connection.execute(query).columns(*names)]
 
 
 def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evalflow.addons.studio.store.cases import has_example, relate, rewrite
-from evalflow.addons.studio.store.definitions import OWNERS, Kind, table_of
-from evalflow.addons.studio.store.rows import Row, add, chunks, every, now, one
+from evalflow.addons.studio.store.definitions import OWNERS, Kind, by_id, table_of
+from evalflow.addons.studio.store.rows import Row, add, chunks, every, now, one_as
 from evalflow.addons.studio.store.tables import bots, case_tags, cases, judges, metrics, runs, trash
 
 KEPT = timedelta(days=30)
@@ -27,9 +28,18 @@ def keep(connection: Connection, project: int, kind: str, name: str, content: Ro
     return row
 
 
-def kept(connection: Connection, project: int, row: int) -> Row | None:
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A deleted definition, cases of a dataset, or uses of a check; `content` is empty once it is restored."""
+
+    kind: Kind | Literal["cases", "use"]
+    name: str
+    content: Mapping[str, Any]
+
+
+def kept(connection: Connection, project: int, row: int) -> Deleted | None:
     """A deleted thing of a project."""
-    return one(connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
+    return one_as(Deleted, connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
 
 
 def empty(connection: Connection, row: int) -> None:
@@ -43,17 +53,23 @@ def clear(connection: Connection, project: int) -> None:
         connection.execute(delete(table).where(table.c.project_id == project))
 
 
-def content_of(connection: Connection, kind: str, row: Row) -> Row:
-    """A definition with its dependents: the metrics of a bot and the ids of its runs, the cases of a dataset."""
-    content: Row = {"row": row}
+def content_of(connection: Connection, kind: Kind, row: int) -> tuple[str, Row]:
+    """The name of a definition, and the definition with its dependents.
+
+    These are the metrics of a bot and the ids of its runs, and the cases of a dataset.
+    """
+    found = by_id(connection, kind, row)
+    if found is None:
+        return "", {}
+    content: Row = {"row": found}
     if kind == "bot":
-        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == row["id"]))
-        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == row["id"])))
+        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == row))
+        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == row)))
     elif kind == "dataset":
-        content["cases"] = content_of_cases(connection, row["id"])
+        content["cases"] = content_of_cases(connection, row)
     elif kind == "metric":
-        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == row["bot_id"]))
-    return content
+        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == found["bot_id"]))
+    return found["name"], content
 
 
 def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | None = None) -> list[Row]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from sqlalchemy import Connection, case, func, literal, or_, select
+from sqlalchemy import Connection, case, func, literal, or_, select, true
 
 from evalflow.addons.studio.store.cases import CaseQuery
-from evalflow.addons.studio.store.rows import Row, every, every_as
+from evalflow.addons.studio.store.rows import every_as
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.tables import (
     bots,
@@ -23,6 +25,22 @@ from evalflow.addons.studio.store.tables import (
 
 _REPEATS = 4
 """A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; only this many are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCase:
+    """A case that names a check.
+
+    Attributes:
+        id: The row id; `key` is the case's own id.
+    """
+
+    dataset: str
+    id: int
+    key: str
+    question: str
+    is_draft: bool
+    is_enabled: bool
 
 
 def check_counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
@@ -48,7 +66,9 @@ def have_checks(connection: Connection, chosen: Sequence[int]) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def cases_with(connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None) -> list[Row]:
+def cases_with(
+    connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None
+) -> list[CheckedCase]:
     """Cases that name a check, by dataset and position, skipping the first `first`."""
     columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled
     query = (
@@ -58,7 +78,7 @@ def cases_with(connection: Connection, project: int, name: str, first: int = 0, 
         .where(datasets.c.project_id == project, case_checks.c.name == name)
         .order_by(datasets.c.name, cases.c.position)
     )
-    return every(connection, query if limit is None else query.offset(first).limit(limit))
+    return every_as(CheckedCase, connection, query if limit is None else query.offset(first).limit(limit))
 
 
 def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
@@ -90,10 +110,21 @@ def runs_by_judge(connection: Connection, project: int) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query) if row[0]}
 
 
-def configurations(connection: Connection) -> list[Row]:
-    """Everything in any project that may name a connection or an address: bots, metrics, judges and queued runs.
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The content of a bot, a metric, a judge or a run; `bot` is the bot itself, or that of the metric or run."""
 
-    Each row has project, kind, name, `bot` (the bot itself, or a metric's or run's bot) and `content`.
+    project: str
+    kind: Literal["bot", "metric", "judge", "run"]
+    name: str
+    bot: str
+    content: Mapping[str, Any]
+
+
+def configurations(connection: Connection, of: int | None = None) -> list[Configuration]:
+    """What may name a judge, a connection or an address: bots, metrics, judges and queued runs, by name.
+
+    `of`: only those of that project.
     """
     project = projects.c.name.label("project")
     of_bots = select(project, literal("bot").label("kind"), bots.c.name, bots.c.name.label("bot"))
@@ -108,7 +139,13 @@ def configurations(connection: Connection) -> list[Row]:
     )
     owners = (bots.c.project_id, bots.c.project_id, judges.c.project_id, runs.c.project_id)
     return [
-        row
+        one
         for query, owner in zip(queries, owners, strict=True)
-        for row in every(connection, query.join(projects, projects.c.id == owner))
+        for one in every_as(
+            Configuration,
+            connection,
+            query.join(projects, projects.c.id == owner)
+            .where(true() if of is None else owner == of)
+            .order_by("project", "bot", "name"),
+        )
     ]

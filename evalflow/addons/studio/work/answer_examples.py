@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -11,12 +11,13 @@ from anyio import to_thread
 
 from evalflow.addons.studio.store import cases as table
 from evalflow.addons.studio.store import definitions
-from evalflow.addons.studio.store.rows import Row, chunks, from_row
+from evalflow.addons.studio.store.cases import RunAnswer
+from evalflow.addons.studio.store.rows import Row, chunks
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import Actor, requires
 from evalflow.addons.studio.work.bots import answer_case, get_bot
-from evalflow.addons.studio.work.cases import case_columns, case_row, read_row
-from evalflow.addons.studio.work.datasets import list_datasets, own_row
+from evalflow.addons.studio.work.cases import case_columns, get_case, read_row
+from evalflow.addons.studio.work.datasets import dataset_id, list_datasets
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.space import Workspace
@@ -34,17 +35,6 @@ _AT_ONCE = 2_000
 """Cases filled in one transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunAnswer:
-    """A run's answer to a case, without metadata."""
-
-    run_id: str
-    title: str
-    bot: str
-    created_at: str
-    answer: str
-
-
 @requires("edit")
 async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Example:
     """Call a bot with a case and return its answer as an answer example; nothing is saved."""
@@ -60,15 +50,13 @@ async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Exam
 @requires("read")
 def run_answers(space: Workspace, dataset: str, case: int) -> list[RunAnswer]:
     """The answers of finished runs to a case, latest run first."""
-    row = case_row(space, dataset, case)
-    found = space.read(table.answers_to, space.project_id, dataset, row["key"])
-    return [from_row(RunAnswer, one) for one in found]
+    return space.read(table.answers_to, space.project_id, dataset, get_case(space, dataset, case).key)
 
 
 @requires("read")
 def run_example(space: Workspace, run_id: str, dataset: str, case: int) -> Example:
     """A run's answer to a case as an answer example, with its metadata."""
-    key = case_row(space, dataset, case)["key"]
+    key = get_case(space, dataset, case).key
     folder = RunFolder(run_row(space, run_id).path)
     for _, example in _examples(folder, {(dataset, key)}, lambda _run, _case: True):
         return example
@@ -78,11 +66,11 @@ def run_example(space: Workspace, run_id: str, dataset: str, case: int) -> Examp
 @requires("read")
 def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | None]:
     """The number of cases without an answer example, and one answer of the latest run that could fill some of them."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
-        missing = table.lacking(connection, row["id"])
-        found = table.latest_answer(connection, space.project_id, row) if missing else None
-    return missing, from_row(RunAnswer, found) if found else None
+        missing = table.lacking(connection, owner)
+        found = table.latest_answer(connection, space.project_id, dataset, owner) if missing else None
+    return missing, found
 
 
 @requires("edit")
@@ -113,7 +101,7 @@ def _fill(
     space: Workspace, datasets: Sequence[str], folder: RunFolder, is_wanted: Callable[[RunConfig, Case], bool]
 ) -> int:
     """Fill missing answer examples with the wanted answers of a run; returns the number of changed cases."""
-    owners = {name: own_row(space, name)["id"] for name in datasets}
+    owners = {name: dataset_id(space, name) for name in datasets}
     missing = {(name, key) for name, owner in owners.items() for key in space.read(table.keys_without_example, owner)}
     found = _examples(folder, missing, is_wanted) if missing else iter(())
     filled = 0
@@ -128,10 +116,10 @@ def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[
     about: list[str] = []
     with space.changing("update", "dataset", dataset, about) as connection:
         changed: dict[int, Row] = {}
-        for row in table.without_example(connection, owner, list(found)):
-            case, example = found[row["key"]]
-            if _conversation(row["body"]) == _conversation(case_to_row(case)):
-                changed[row["id"]] = case_columns({**row["body"], "demo_answer": example})
+        for there in table.without_example(connection, owner, list(found)):
+            case, example = found[there.key]
+            if _conversation(there.body) == _conversation(case_to_row(case)):
+                changed[there.id] = case_columns({**there.body, "demo_answer": example})
         table.rewrite(connection, changed)
         about.append(f"demo_answer of {len(changed)} cases")
     return len(changed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from evalflow.addons.studio.store import audit
 from evalflow.addons.studio.store.rows import Row, from_row, storable
@@ -78,7 +77,7 @@ def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = Non
         ForbiddenError: The filter names another project, and the person does not own the server.
     """
     rows = _read(space, _allowed(space, wanted), row_number(cursor), limit + 1)
-    return Page.of(rows, limit, partial(from_row, AuditEntry))
+    return Page.of([from_row(AuditEntry, row) for row in rows], limit)
 
 
 @requires("admin")

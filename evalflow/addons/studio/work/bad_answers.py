@@ -12,7 +12,7 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.answer_examples import example_of
 from evalflow.addons.studio.work.bots import get_bot, list_bots
 from evalflow.addons.studio.work.cases import append_stored, case_columns, read_row
-from evalflow.addons.studio.work.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
+from evalflow.addons.studio.work.datasets import DATASETS, dataset_id, dataset_values, get_dataset, list_datasets
 from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import get_run, next_request
@@ -92,7 +92,7 @@ def save_test(
         get_dataset(space, name)
     with space.changing("add cases", "dataset", name or COLLECTED, ["1 cases"]) as connection:
         if name:
-            owner = own_row(space, name)["id"]
+            owner = dataset_id(space, name)
         else:
             name, title = DATASETS.free(space, COLLECTED)
             values = dataset_values(name, "Bad answers that became tests.", "answer", title)
@@ -122,13 +122,13 @@ def _put(connection: Connection, owner: int, new: Mapping[str, Any]) -> str:
         append_stored(connection, owner, [case_columns(body)])
         return key
     there = table.by_key(connection, owner, key)
-    if there["body"].get("messages") != body.get("messages"):
+    if there.body.get("messages") != body.get("messages"):
         return _put(connection, owner, {name: value for name, value in new.items() if name != "id"})
-    known, added = as_list(there["body"].get("checks")), as_list(body["checks"])
+    known, added = as_list(there.body.get("checks")), as_list(body["checks"])
     checks = [*known, *(check for check in added if check not in known)]
-    changed = {**there["body"], "demo_answer": body["demo_answer"], "checks": checks}
-    table.rewrite(connection, {there["id"]: case_columns(changed)})
-    table.set_draft(connection, owner, [there["id"]], draft=False)
+    changed = {**there.body, "demo_answer": body["demo_answer"], "checks": checks}
+    table.rewrite(connection, {there.id: case_columns(changed)})
+    table.set_draft(connection, owner, [there.id], draft=False)
     return key
 
 
@@ -147,8 +147,8 @@ def _alone(space: Workspace, bot: str, dataset: str, key: str) -> RunRequest:
 
 def _stored(space: Workspace, dataset: str, key: str) -> Mapping[str, Any] | None:
     """The content of a case; None if the dataset no longer has it."""
-    owner = own_row(space, dataset)["id"]
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
         if not table.known_keys(connection, owner, [key]):
             return None
-        return table.by_key(connection, owner, key)["body"]
+        return table.by_key(connection, owner, key).body

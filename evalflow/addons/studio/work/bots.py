@@ -11,13 +11,12 @@ from typing import Any, cast
 
 from anyio import to_thread
 
-from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import (
     Definition,
     DefinitionStore,
     Origin,
-    Row,
     given,
     kind_of,
     new_values,
@@ -57,13 +56,13 @@ class Bot(Definition):
     origin: Origin = "workspace"
 
 
-BOTS = DefinitionStore("bot", "target", lambda option: kind_of(option) in BOT_KINDS)
+BOTS = DefinitionStore("bot", partial(from_row, Bot), "target", lambda option: kind_of(option) in BOT_KINDS)
 
 
 @requires("read")
 def list_bots(space: Workspace) -> list[Bot]:
     """All bots: those of the database by name, then those of conf/ whose kind is supported here."""
-    return BOTS.all_of(BOTS.rows(space), partial(from_row, Bot), _of_conf)
+    return BOTS.every(space, _of_conf)
 
 
 @requires("read")
@@ -73,7 +72,7 @@ def get_bot(space: Workspace, name: str) -> Bot:
     def whole(option: Option) -> Bot:
         return replace(_of_conf(option), config=lifted(remembered_content(space, "target", name), None)[0])
 
-    return BOTS.one(space, name, partial(from_row, Bot), whole)
+    return BOTS.one(space, name, whole)
 
 
 @requires("edit")
@@ -114,13 +113,12 @@ def update_bot(
 
     `config` replaces the whole configuration. Past runs keep the old name. `expected`: the version that was edited.
     """
-    row = BOTS.get(space, name)
-    given: Mapping[str, object] = row["config"] if config is None else config
-    about = row["description"] if description is None else description
-    values = _values(space, new_name or name, given, about, title)
+    bot = BOTS.get(space, name)
+    about = bot.description if description is None else description
+    values = _values(space, new_name or name, bot.config if config is None else config, about, title)
     if values["name"] != name:
         BOTS.expect_free(values["name"])
-    BOTS.change(space, row, expected, values)
+    BOTS.change(space, bot, expected, values)
     return get_bot(space, values["name"])
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.addons.studio.store import uses
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.checks import custom_checks
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.own_parts import Own, checking
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.metrics.case_checks import asks_judge
@@ -64,7 +64,7 @@ def may_have_checks(space: Workspace, request: RunRequest, own: Own) -> bool:
     """Whether the cases may have checks that no metric of the run covers. Datasets of conf/ are assumed to."""
     if any(checking(space, request)):
         return False
-    rows = [own_row(space, name)["id"] for name in own.datasets]
+    rows = [dataset_id(space, name) for name in own.datasets]
     return len(own.datasets) < len(request.datasets) or bool(rows and space.read(uses.have_checks, rows))
 
 

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,18 +13,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.cases import StoredCase
+from evalflow.addons.studio.store.rows import Row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.datasets import (
     DATASETS,
     Dataset,
     FoundCases,
+    dataset_id,
     dataset_values,
     declared_dataset,
     declared_page,
     declared_rows,
     get_dataset,
-    own_row,
     question_of,
 )
 from evalflow.addons.studio.work.space import (
@@ -34,6 +34,7 @@ from evalflow.addons.studio.work.space import (
     TakenError,
     Workspace,
     changed_keys,
+    differing,
     every_item,
     not_found,
     row_number,
@@ -57,24 +58,6 @@ Fields = Mapping[str, FieldValue]
 """Case field to column or JSONPath, as `fields` of a dataset's configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCase:
-    """A case in the database.
-
-    Attributes:
-        id: The row id; the case's own id is in `body`.
-        question: The last user message, for lists.
-        body: The case by field names, like a row of JSON lines: id, messages, answer, reference, ...
-        is_draft: Whether runs leave it out.
-    """
-
-    id: int
-    question: str
-    body: Mapping[str, Any]
-    version: int
-    is_draft: bool = False
-
-
 class CaseFilter(TypedDict, total=False):
     """A filter of a dataset's cases; see `CaseQuery`."""
 
@@ -88,17 +71,20 @@ def list_cases(
     space: Workspace, dataset: str, cursor: str | None = None, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> Page[StoredCase]:
     """Cases of a dataset in the database."""
-    row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
+    owner, limit = dataset_id(space, dataset), max(1, min(limit, MAX_PAGE))
     after = row_number(cursor)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["id"], **matching).page(after, limit + 1)
-    return Page.of(found, limit, partial(from_row, StoredCase), "position")
+        found = table.CaseQuery(connection, owner, **matching).page(after, limit + 1)
+    return Page.of(found, limit, "position")
 
 
 @requires("read")
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     """One case."""
-    return from_row(StoredCase, case_row(space, dataset, case))
+    found = space.read(table.get, dataset_id(space, dataset), case)
+    if found is None:
+        raise not_found("case", str(case), [])
+    return found
 
 
 @requires("read")
@@ -106,8 +92,8 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
     """Every tag of a dataset with the number of cases that have it or a sub-tag; for conf/, in the first cases only."""
     if get_dataset(space, dataset).origin == "conf":
         return list(declared_page(space, dataset, 0, 1).tags)
-    row = own_row(space, dataset)
-    return space.read(table.tag_counts, row["id"])
+    owner = dataset_id(space, dataset)
+    return space.read(table.tag_counts, owner)
 
 
 @requires("edit")
@@ -121,7 +107,7 @@ def add_cases(
     A UserError lists the problems of each row (`rows:NUMBER`), including existing ids and (unless `allow_irregular`)
     irregular message orders.
     """
-    own_row(space, dataset)
+    dataset_id(space, dataset)
     cases = list(read_rows(dataset, rows, allow_irregular=allow_irregular))
     return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
 
@@ -131,15 +117,15 @@ def update_case(
     space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, object], *, draft: bool | None = None
 ) -> StoredCase:
     """Replace a case. `draft`: None leaves it unchanged. Irregular turns are refused unless they are unchanged."""
-    there = case_row(space, dataset, case)
-    is_same = row.get("messages") == there["body"].get("messages")
-    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row}, allow_irregular=is_same)))
+    there = get_case(space, dataset, case)
+    is_same = row.get("messages") == there.body.get("messages")
+    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there.key, **row}, allow_irregular=is_same)))
     if draft is not None:
         changed["is_draft"] = draft
-    fields = [f"{field} of case {there['key']}" for field in changed_keys("", there["body"], changed["body"])]
+    fields = [f"{field} of case {there.key}" for field in changed_keys("", there.body, changed["body"])]
     with space.changing("update", "dataset", dataset, fields) as connection:
-        owner = there["dataset_id"]
-        if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
+        owner = there.dataset_id
+        if changed["key"] != there.key and table.known_keys(connection, owner, [changed["key"]]):
             raise duplicates([changed["key"]])
         if not table.replace(connection, case, expected, changed):
             raise _stale(table.get(connection, owner, case) or there, expected, changed["body"])
@@ -149,17 +135,17 @@ def update_case(
 @requires("read")
 def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[Body]:
     """The active cases, or the drafts, of a dataset in the database, as rows of JSON lines."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
-        yield from table.bodies(connection, row["id"], draft=draft)
+        yield from table.bodies(connection, owner, draft=draft)
 
 
 @requires("read")
 def case_texts(space: Workspace, dataset: str) -> Iterator[str]:
     """The active cases of a dataset in the database, as lines of JSON."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
-        yield from table.texts(connection, row["id"])
+        yield from table.texts(connection, owner)
 
 
 @requires("read")
@@ -172,20 +158,20 @@ def downloaded_rows(space: Workspace, dataset: str) -> Iterator[Mapping[str, Any
 @requires("edit")
 def add_case(space: Workspace, dataset: str, row: Mapping[str, object], *, draft: bool = False) -> StoredCase:
     """Add one case; runs leave drafts out. A problem's key is the name of the field."""
-    owner = own_row(space, dataset)["id"]
+    owner = dataset_id(space, dataset)
     new = case_columns(readers.case_to_row(read_row(dataset, row, allow_irregular=False)))
     with space.changing("add cases", "dataset", dataset, ["1 cases"]) as connection:
         append_stored(connection, owner, [{**new, "is_draft": draft}])
-        return from_row(StoredCase, table.by_key(connection, owner, new["key"]))
+        return table.by_key(connection, owner, new["key"])
 
 
 @requires("edit")
 def append_rows(space: Workspace, dataset: str, rows: Iterable[Body]) -> int:
     """Add cases in the form of `case_to_row`, all or none; returns their number."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     prepared = [{**case_columns(body), "is_draft": False} for body in rows]
     with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
-        return append_stored(connection, row["id"], prepared)
+        return append_stored(connection, owner, prepared)
 
 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[Row]) -> int:
@@ -206,10 +192,9 @@ def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenErro
     return TakenError(Problem(f"cases with these ids {how}: {shown}", "id", hint, "id"))
 
 
-def _stale(row: Row, expected: int, wanted: Mapping[str, object]) -> StaleError:
-    there = row["body"]
-    values = {field: wanted.get(field) for field in dict.fromkeys([*there, *wanted])}
-    return stale("case", row["key"], expected, {**row, **there}, values)
+def _stale(now: StoredCase, expected: int, wanted: Mapping[str, object]) -> StaleError:
+    changed = differing(now.body, {**dict.fromkeys(now.body), **wanted})
+    return stale("case", now.key, expected, now.version, now.updated_at, changed)
 
 
 @requires("edit")
@@ -228,16 +213,6 @@ def copy_dataset(space: Workspace, source: str, name: str, title: str | None = N
     with space.changing("create", "dataset", name) as connection:
         append_stored(connection, DATASETS.add(connection, space.project_id, values), prepared)
     return get_dataset(space, name)
-
-
-@requires("read")
-def case_row(space: Workspace, dataset: str, case: int) -> Row:
-    """The row of one case."""
-    row = own_row(space, dataset)
-    found = space.read(table.get, row["id"], case)
-    if found is None:
-        raise not_found("case", str(case), [])
-    return found
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irregular: bool = True) -> Iterator[Case]:
@@ -317,24 +292,24 @@ Body = dict[str, Any]
 @requires("read")
 def case_ids(space: Workspace, dataset: str, **matching: Unpack[CaseFilter]) -> list[int]:
     """The row ids of the matching cases, in order."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
-        return table.CaseQuery(connection, row["id"], **matching).ids()
+        return table.CaseQuery(connection, owner, **matching).ids()
 
 
 @requires("read")
 def ids_of_rows(space: Workspace, dataset: str, cases: Sequence[int]) -> list[str]:
     """The cases' own ids, by row id; deleted cases are left out."""
-    row = own_row(space, dataset)
-    return space.read(table.keys_of, row["id"], cases)
+    owner = dataset_id(space, dataset)
+    return space.read(table.keys_of, owner, cases)
 
 
 @requires("read")
 def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
     """The case ids among `ids` that a dataset has. Reads the whole dataset if it is of conf/."""
     if get_dataset(space, dataset).origin == "workspace":
-        row = own_row(space, dataset)
-        known = space.read(table.known_keys, row["id"], ids)
+        owner = dataset_id(space, dataset)
+        known = space.read(table.known_keys, owner, ids)
     else:
         known = {row["id"] for row in declared_rows(space, dataset)}
     return [one for one in ids if one in known]
@@ -351,10 +326,10 @@ class Deleted:
 @requires("edit")
 def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> Deleted:
     """Delete cases."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.changing("delete cases", "dataset", dataset, [f"{len(cases)} cases"]) as connection:
-        kept = keep_cases(space, connection, row, cases)
-        return Deleted(table.remove(connection, row["id"], cases), kept)
+        kept = keep_cases(space, connection, dataset, owner, cases)
+        return Deleted(table.remove(connection, owner, cases), kept)
 
 
 @requires("edit")
@@ -376,9 +351,9 @@ def tag_cases(
 @requires("edit")
 def activate_cases(space: Workspace, dataset: str, cases: Sequence[int], *, draft: bool = False) -> int:
     """Make drafts active, so that runs take them, or make cases drafts; returns the number of changed cases."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.changing("update", "dataset", dataset, [f"is_draft of {len(cases)} cases"]) as connection:
-        return table.set_draft(connection, row["id"], cases, draft=draft)
+        return table.set_draft(connection, owner, cases, draft=draft)
 
 
 @requires("edit")
@@ -394,10 +369,10 @@ def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str
 @requires("edit")
 def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: str, new: Callable[[Body], Body]) -> int:
     """Change the bodies of cases in one transaction; `field` is for the audit. Returns the number of changed cases."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.changing("update", "dataset", dataset, [f"{field} of {len(cases)} cases"]) as connection:
-        there = table.by_ids(connection, row["id"], cases)
-        changed = {one["id"]: case_columns(body) for one in there if (body := new(one["body"])) != one["body"]}
+        there = table.by_ids(connection, owner, cases)
+        changed = {one.id: case_columns(body) for one in there if (body := new(one.body)) != one.body}
         table.rewrite(connection, changed)
     return len(changed)
 
@@ -407,14 +382,14 @@ def write_reference(space: Workspace, dataset: str, key: str, reference: str) ->
     """Set the expected answer of a case (by its own id) that has none."""
     if not reference.strip():
         raise UserError(Problem("this field is required", "reference", key="reference"))
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.changing("update", "dataset", dataset, [f"reference of case {key}"]) as connection:
-        if not table.known_keys(connection, row["id"], [key]):
+        if not table.known_keys(connection, owner, [key]):
             raise not_found("case", key, [])
-        there = table.by_key(connection, row["id"], key)
-        if there["body"].get("reference") is not None:
+        there = table.by_key(connection, owner, key)
+        if there.body.get("reference") is not None:
             raise TakenError(Problem("somebody wrote an expected answer meanwhile", "reference", "open the case"))
-        table.rewrite(connection, {there["id"]: case_columns({**there["body"], "reference": reference.strip()})})
+        table.rewrite(connection, {there.id: case_columns({**there.body, "reference": reference.strip()})})
 
 
 def _without(body: Body, field: str) -> Body:
@@ -439,10 +414,10 @@ class CasePlace:
 @requires("read")
 def case_place(space: Workspace, dataset: str, case: int, **matching: Unpack[CaseFilter]) -> CasePlace:
     """The place of a case among those that match a filter."""
-    row = case_row(space, dataset, case)
+    there = get_case(space, dataset, case)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["dataset_id"], **matching)
-        before, previous, following = found.around(row["position"])
+        found = table.CaseQuery(connection, there.dataset_id, **matching)
+        before, previous, following = found.around(there.position)
         return CasePlace(before, found.count(), previous, following)
 
 
@@ -451,14 +426,14 @@ def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> FoundCases[StoredCase]:
     """A page of the matching cases, in order; the last page if `first` is beyond the end."""
-    row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
+    owner, limit = dataset_id(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
-        query = table.CaseQuery(connection, row["id"], **matching)
+        query = table.CaseQuery(connection, owner, **matching)
         total = query.count()
         if first >= total:
             first = max(0, (total - 1) // limit * limit)
         found = query.page_at(first, limit)
-    return FoundCases([from_row(StoredCase, one) for one in found], first, total)
+    return FoundCases(found, first, total)
 
 
 @requires("read")

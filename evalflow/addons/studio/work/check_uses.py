@@ -10,10 +10,11 @@ from evalflow.addons.studio.store import uses as table
 from evalflow.addons.studio.store.cases import CaseQuery, by_ids, rewrite
 from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
+from evalflow.addons.studio.store.uses import CheckedCase
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.cases import CaseFilter, Deleted, case_columns, change_cases
 from evalflow.addons.studio.work.checks import get_check
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.scores import limits_of
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.trash import keep_removed_checks
@@ -28,22 +29,6 @@ class CheckUse:
 
     cases: int = 0
     enabled: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedCase:
-    """A case that names a check.
-
-    Attributes:
-        id: The row id; `key` is the case's own id.
-    """
-
-    dataset: str
-    id: int
-    key: str
-    question: str
-    is_draft: bool
-    is_enabled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +70,15 @@ def check_uses(space: Workspace) -> dict[str, CheckUse]:
 @requires("read")
 def cases_with(space: Workspace, name: str, first: int = 0, limit: int = 50) -> list[CheckedCase]:
     """Cases that name a check, by dataset and position, skipping the first `first`."""
-    rows = space.read(table.cases_with, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
-    return [from_row(CheckedCase, row) for row in rows]
+    return space.read(table.cases_with, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
 
 
 @requires("read")
 def coverage(space: Workspace, dataset: str, name: str, **matching: Unpack[CaseFilter]) -> Coverage:
     """The cases of a dataset that match a filter, and which of them name a check."""
-    row = own_row(space, dataset)
+    owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
-        ids, named = table.among(CaseQuery(connection, row["id"], **matching), name)
+        ids, named = table.among(CaseQuery(connection, owner, **matching), name)
     return Coverage(ids, [one for one in ids if one in named], [one for one in ids if named.get(one)])
 
 
@@ -141,16 +125,15 @@ def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifie
 @requires("edit")
 def remove_everywhere(space: Workspace, name: str) -> Deleted:
     """Remove a check from all cases of the project."""
-    found = space.read(table.cases_with, space.project_id, name)
     by_dataset: dict[str, list[int]] = {}
-    for row in found:
-        by_dataset.setdefault(row["dataset"], []).append(row["id"])
+    for case in space.read(table.cases_with, space.project_id, name):
+        by_dataset.setdefault(case.dataset, []).append(case.id)
     return _remove(space, by_dataset, name)
 
 
 def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> Deleted:
     """Remove a check from cases (row ids by dataset)."""
-    datasets = {dataset: own_row(space, dataset)["id"] for dataset in cases}
+    datasets = {dataset: dataset_id(space, dataset) for dataset in cases}
     gone: dict[str, dict[str, list[tuple[int, Any]]]] = {}
     with space.changing(
         "remove", "check", name, [f"{len(ids)} cases of {one}" for one, ids in cases.items()]
@@ -158,11 +141,11 @@ def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> 
         for dataset, row in datasets.items():
             changed: dict[int, dict[str, object]] = {}
             for found in by_ids(writing, row, cases[dataset]):
-                checks = list(enumerate(found["body"].get("checks") or ()))
+                checks = list(enumerate(found.body.get("checks") or ()))
                 if own := [(place, check) for place, check in checks if check["identifier"] == name]:
-                    gone.setdefault(dataset, {})[found["key"]] = own
+                    gone.setdefault(dataset, {})[found.key] = own
                     kept = [check for _, check in checks if check["identifier"] != name]
-                    rest = {key: value for key, value in found["body"].items() if key != "checks"}
-                    changed[found["id"]] = case_columns({**rest, "checks": kept} if kept else rest)
+                    rest = {key: value for key, value in found.body.items() if key != "checks"}
+                    changed[found.id] = case_columns({**rest, "checks": kept} if kept else rest)
             rewrite(writing, changed)
         return Deleted(sum(map(len, gone.values())), keep_removed_checks(space, writing, name, gone))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
 from evalflow.addons.studio.store import uses
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.rows import Hidden, Row, from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace
@@ -69,9 +69,14 @@ class CheckDraft:
 class Check(CheckDraft):
     """A saved check."""
 
+    id: Hidden[int]
     version: int
     created_at: str
     updated_at: str
+
+
+def _read(row: Row) -> Check:
+    return from_row(Check, row, examples=[CheckExample(**one) for one in row["examples"]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def list_check_types(_: Workspace) -> list[BuiltInCheck]:
     ]
 
 
-CHECKS = DefinitionStore("check")
+CHECKS = DefinitionStore("check", _read)
 MOST_EXAMPLES = 50
 _EMPTY = ("missing", "too_short", "string_too_short")
 """Pydantic's error types for a missing value."""
@@ -109,13 +114,13 @@ _EMPTY = ("missing", "too_short", "string_too_short")
 @requires("read")
 def list_checks(space: Workspace) -> list[Check]:
     """All reusable checks, by name."""
-    return [_as_check(row) for row in CHECKS.rows(space)]
+    return CHECKS.own(space)
 
 
 @requires("read")
 def get_check(space: Workspace, name: str) -> Check:
     """One reusable check."""
-    return _as_check(CHECKS.get(space, name))
+    return CHECKS.get(space, name)
 
 
 @requires("edit")
@@ -137,25 +142,25 @@ def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
 @requires("edit")
 def delete_check(space: Workspace, name: str, expected: int) -> int:
     """Delete a check that no case names; returns its id in the trash."""
-    row = CHECKS.get(space, name)
+    check = CHECKS.get(space, name)
     used, _ = space.read(uses.check_counts, space.project_id).get(name, (0, 0))
     if used:
         what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
         raise TakenError(Problem(what, "check", "remove it from them first", see=(Subject("check", name),)))
-    for other in CHECKS.rows(space):
-        if name in (member for member, _ in named_checks(other["params"])):
-            what = f"the check {other['name']!r} has {name!r} in its group"
-            see = (Subject("check", other["name"]),)
+    for other in CHECKS.own(space):
+        if name in (member for member, _ in named_checks(other.params)):
+            what = f"the check {other.name!r} has {name!r} in its group"
+            see = (Subject("check", other.name),)
             raise TakenError(Problem(what, "check", "remove it there first", see=see))
-    return CHECKS.delete(space, row, expected)
+    return CHECKS.delete(space, check, expected)
 
 
 @requires("read")
 def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
     """The reusable checks as the value of `custom` in a metric of the kind `checks`."""
-    keys = ("description", "type", "params")
     return {
-        row["name"]: {"name": row["title"] or None, **{key: row[key] for key in keys}} for row in CHECKS.rows(space)
+        one.name: {"name": one.title or None, "description": one.description, "type": one.type, "params": one.params}
+        for one in CHECKS.own(space)
     }
 
 
@@ -169,7 +174,7 @@ def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, An
 
 def _expect_members(space: Workspace, draft: CheckDraft) -> None:
     """Raise UserError if a check of the group is missing, or has this check in its own group."""
-    known: dict[str, Mapping[str, object]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
+    known: dict[str, Mapping[str, object]] = {one.name: one.params for one in CHECKS.own(space)}
     known[draft.name] = draft.params
     problems = [
         Problem(f"there is no check {name!r}", "checks", did_you_mean(name, [*PARAMS, *known]), "checks")
@@ -231,8 +236,3 @@ def wrong_params(kind: str, params: Mapping[str, object]) -> list[Problem]:
             for type, problem in zip(kinds, param_problems(error, kind), strict=True)
         ]
     return []
-
-
-def _as_check(row: Row) -> Check:
-    examples = [CheckExample(**one) for one in cast("list[dict[str, Any]]", row["examples"])]
-    return from_row(Check, row, examples=examples)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from evalflow.addons.studio.store import tasks as stored
 from evalflow.addons.studio.store.rows import from_row, storable
@@ -35,7 +34,7 @@ def list_comments(space: Workspace, on: CommentedOn, cursor: str | None = None, 
     after = row_number(cursor) or 0
     _expect_there(space, on)
     found = space.read(stored.comments_on, space.project_id, on, after, limit + 1)
-    return Page.of(found, limit, partial(from_row, Comment))
+    return Page.of([from_row(Comment, row) for row in found], limit)
 
 
 @requires("edit")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from evalflow.addons.studio.store import uses
-from evalflow.addons.studio.store.rows import Row, from_row
+from evalflow.addons.studio.store.rows import Hidden, Row, from_row
+from evalflow.addons.studio.store.uses import Configuration
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore, remembered_content
 from evalflow.addons.studio.work.space import TakenError, Workspace
@@ -41,12 +42,14 @@ class StoredConnection(ConnectionDraft):
     """A connection of the server.
 
     Attributes:
+        id: The row's.
         name: Unique; editors write it after `connection:`.
         is_key_set: Whether the server's environment has the key; None if no key is needed.
         version: Counts changes.
         created_at, updated_at: ISO 8601, UTC.
     """
 
+    id: Hidden[int] = 0
     name: str = ""
     is_key_set: bool | None = None
     version: int = 0
@@ -54,14 +57,20 @@ class StoredConnection(ConnectionDraft):
     updated_at: str = ""
 
 
+def _read(row: Row) -> StoredConnection:
+    found = from_row(StoredConnection, row)
+    variable = found.api_key_env
+    return replace(found, is_key_set=None if variable is None else bool(os.environ.get(variable)))
+
+
 _COLUMNS = tuple(field.name for field in fields(ConnectionDraft))
-CONNECTIONS = DefinitionStore("connection")
+CONNECTIONS = DefinitionStore("connection", _read)
 
 
 @requires("edit")
 def list_connections(space: Workspace) -> list[StoredConnection]:
     """All connections, by name."""
-    return [_shown(row) for row in CONNECTIONS.rows(space)]
+    return CONNECTIONS.own(space)
 
 
 @requires("read")
@@ -74,7 +83,7 @@ def connection_names(space: Workspace) -> list[str] | None:
 @requires("edit")
 def get_connection(space: Workspace, name: str) -> StoredConnection:
     """One connection."""
-    return _shown(CONNECTIONS.get(space, name))
+    return CONNECTIONS.get(space, name)
 
 
 @requires("own", confirmed=True)
@@ -91,42 +100,39 @@ def update_connection(space: Workspace, name: str, expected: int, changes: Mappi
 
     `expected`: the version that was edited.
     """
-    row = CONNECTIONS.get(space, name)
-    values: dict[str, Any] = {key: row[key] for key in _COLUMNS} | dict(changes)
+    there = CONNECTIONS.get(space, name)
+    values: dict[str, Any] = {key: getattr(there, key) for key in _COLUMNS} | dict(changes)
     draft = ConnectionDraft(**values)
-    CONNECTIONS.change(space, row, expected, _checked(space, name, draft))
+    CONNECTIONS.change(space, there, expected, _checked(space, name, draft))
     return get_connection(space, name)
 
 
 @requires("own", confirmed=True)
 def delete_connection(space: Workspace, name: str, expected: int) -> None:
     """Delete a connection. Raises TakenError if bots, metrics, judges or queued runs use it, naming them."""
-    row = CONNECTIONS.get(space, name)
+    there = CONNECTIONS.get(space, name)
     used = users_of(space, name)
     if used:
         what = f"the connection {name!r} is used by {', '.join(map(_named, used))}"
         hint = "give these another connection, or cancel the runs"
         raise TakenError(Problem(what, "connection", hint, see=tuple(used)))
-    CONNECTIONS.delete(space, row, expected)
+    CONNECTIONS.delete(space, there, expected)
 
 
 @requires("own")
 def users_of(space: Workspace, name: str) -> list[Subject]:
     """The bots, metrics, judges and queued runs of all projects that use a connection."""
-    one = Connection.of(CONNECTIONS.get(space, name))
-    rows = space.read(uses.configurations)
-    using = [row for row in rows if any(_is_of(one, values) for values in _parts(_content(space, row)))]
-    theirs = {(row["project"], row["name"]) for row in using if row["kind"] in ("bot", "judge")}
+    called = Connection.of(asdict(CONNECTIONS.get(space, name)))
+    known = space.read(uses.configurations)
+    using = [one for one in known if any(_is_of(called, values) for values in _parts(_content(space, one)))]
+    theirs = {(one.project, one.name) for one in using if one.kind in ("bot", "judge")}
     using += [
-        row
-        for row in rows
-        if row["kind"] == "run" and row not in using
-        if {(row["project"], row["bot"]), (row["project"], row["content"]["judge"])} & theirs
+        one
+        for one in known
+        if one.kind == "run" and one not in using
+        if {(one.project, one.bot), (one.project, one.content["judge"])} & theirs
     ]
-    return [
-        Subject(row["kind"], row["name"], row["bot"] if row["kind"] == "metric" else "", row["project"])
-        for row in using
-    ]
+    return [Subject(one.kind, one.name, one.bot if one.kind == "metric" else "", one.project) for one in using]
 
 
 def _named(user: Subject) -> str:
@@ -134,11 +140,11 @@ def _named(user: Subject) -> str:
     return f"{user.kind} {'/'.join(part for part in (user.project, user.owner, user.name) if part)}"
 
 
-def _content(space: Workspace, row: Row) -> object:
-    """The configuration in a row; for a run, those of its judge and embedder if conf/ declares them."""
-    if row["kind"] != "run":
-        return row["content"]
-    request: Mapping[str, Any] = row["content"]
+def _content(space: Workspace, one: Configuration) -> object:
+    """What is configured; for a run, its judge and embedder if conf/ declares them."""
+    request = one.content
+    if one.kind != "run":
+        return request
     try:
         return [
             {**remembered_content(space, group, request[group]), **request[f"{group}_values"]}
@@ -175,7 +181,7 @@ def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, o
     variable = (draft.api_key_env or "").strip() or None
     networks = list(dict.fromkeys(word.strip().lower() for word in draft.networks if word.strip()))
     one = Connection(name, _normalised(draft.address), variable, tuple(networks))
-    others = [Connection.of(row) for row in CONNECTIONS.rows(space) if row["name"] != name]
+    others = [Connection.of(asdict(one)) for one in CONNECTIONS.own(space) if one.name != name]
     Connections((*others, one))
     values = {**asdict(one), "networks": one.reach.words, "description": one_line(draft.description, "connection")}
     return {key: values[key] for key in _COLUMNS}
@@ -186,8 +192,3 @@ def _normalised(address: str) -> str:
     scheme, colon, rest = address.strip().rstrip("/").partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{colon}{host.lower()}{slash}{path}"
-
-
-def _shown(row: Row) -> StoredConnection:
-    variable = row["api_key_env"]
-    return from_row(StoredConnection, row, is_key_set=None if variable is None else bool(os.environ.get(variable)))

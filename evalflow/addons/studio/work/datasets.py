@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Literal, TypeVar, cast
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import definitions
-from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import (
     Definition,
     DefinitionStore,
     Origin,
-    Row,
     declared,
     remembered_content,
 )
@@ -47,19 +47,19 @@ class Dataset(Definition):
     drafts: int = 0
 
 
-DATASETS = DefinitionStore("dataset", "dataset")
+DATASETS = DefinitionStore("dataset", partial(from_row, Dataset), "dataset")
 
 
 @requires("read")
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: those of the database by name, then those of conf/."""
-    return DATASETS.all_of(DATASETS.rows(space), _own(space), _of_conf)
+    return _counted(space, DATASETS.every(space, _of_conf))
 
 
 @requires("read")
 def sample_datasets(space: Workspace) -> frozenset[str]:
     """The names of the datasets that ship with evalflow and that nobody here has replaced."""
-    own, shipped = {row["name"] for row in DATASETS.rows(space)}, share_dir()
+    own, shipped = {one.name for one in DATASETS.own(space)}, share_dir()
     found = declared("dataset").values()
     return frozenset(one.name for one in found if one.name not in own and one.file.is_relative_to(shipped))
 
@@ -67,17 +67,13 @@ def sample_datasets(space: Workspace) -> frozenset[str]:
 @requires("read")
 def get_dataset(space: Workspace, name: str) -> Dataset:
     """One dataset."""
-    return DATASETS.one(space, name, _own(space), _of_conf)
+    return _counted(space, [DATASETS.one(space, name, _of_conf)])[0]
 
 
-def _own(space: Workspace) -> Callable[[Row], Dataset]:
-    counted = space.read(definitions.counts)
-
-    def shown(row: Row) -> Dataset:
-        cases, drafts = counted.get(row["id"], (0, 0))
-        return from_row(Dataset, row, cases=cases, drafts=drafts)
-
-    return shown
+def _counted(space: Workspace, found: Sequence[Dataset]) -> list[Dataset]:
+    counts = space.read(definitions.counts)
+    numbers = (counts.get(one.id, (0, 0)) if one.origin == "workspace" else (None, 0) for one in found)
+    return [replace(one, cases=cases, drafts=drafts) for one, (cases, drafts) in zip(found, numbers, strict=True)]
 
 
 def _of_conf(option: Option) -> Dataset:
@@ -112,26 +108,26 @@ def update_dataset(
     generates: Generates | None = None,
 ) -> Dataset:
     """Change a dataset's title, description or `generates`. None leaves a value unchanged."""
-    row = own_row(space, name)
+    dataset = DATASETS.get(space, name)
     values = {
         "title": title,
-        "description": row["description"] if description is None else one_line(description, "dataset"),
-        "generates": row["generates"] if generates is None else generates,
+        "description": dataset.description if description is None else one_line(description, "dataset"),
+        "generates": dataset.generates if generates is None else generates,
     }
-    DATASETS.change(space, row, expected, values)
+    DATASETS.change(space, dataset, expected, values)
     return get_dataset(space, name)
 
 
 @requires("edit")
 def delete_dataset(space: Workspace, name: str, expected: int) -> int:
     """Delete a dataset and its cases; runs keep their own copies."""
-    return DATASETS.delete(space, own_row(space, name), expected)
+    return DATASETS.delete(space, DATASETS.get(space, name), expected)
 
 
 @requires("read")
-def own_row(space: Workspace, name: str) -> Row:
-    """The row of a dataset in the database."""
-    return DATASETS.get(space, name)
+def dataset_id(space: Workspace, name: str) -> int:
+    """The row id of a dataset in the database."""
+    return DATASETS.get(space, name).id
 
 
 T = TypeVar("T")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store.definitions import Kind
+from evalflow.addons.studio.store.rows import Hidden, Row
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.space import TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.addons.studio.work.space import StaleError, TakenError, Workspace, differing, not_found, stale
 from evalflow.addons.studio.work.titles import checked_title, declared_title, lifted, name_for, same_title
 from evalflow.addons.studio.work.trash import keep_definition
 from evalflow.addons.studio.work.validate import one_line
@@ -37,12 +38,14 @@ class Definition:
     """A named definition.
 
     Attributes:
+        id: The row's; 0 for conf.
         name: Unique; used in files, columns and overrides.
         title: Shown to people.
         version: Counts its changes; 0 for conf.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
+    id: Hidden[int] = 0
     name: str
     title: str = ""
     version: int = 0
@@ -50,61 +53,77 @@ class Definition:
     updated_at: str = ""
 
 
-Row = dict[str, Any]
-D = TypeVar("D", bound=Definition)
+class Named(Protocol):
+    """What a definition is read as."""
+
+    @property
+    def id(self) -> int:
+        """The row's."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Unique among the owner's definitions of this kind."""
+        ...
+
+
+D = TypeVar("D", bound=Named)
 Check = Callable[[str, Mapping[str, object]], Row]
 """Validate a configuration and return it as plain JSON; raise UserError if it is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
-class DefinitionStore:
+class DefinitionStore(Generic[D]):
     """The definitions of one kind, in the database and in conf/.
 
     A change or deletion gives the version that it is based on, and fails if that is no longer current.
 
     Attributes:
         kind: Also used in messages.
+        read: Makes a definition of its row.
         group: The config group of conf/ with the same namespace, or None.
     """
 
     kind: Kind
+    read: Callable[[Row], D]
     group: str | None = None
     is_offered: Callable[[Option], bool] = lambda _: True
 
-    def rows(self, space: Workspace, bot: int | None = None) -> list[Row]:
-        """All rows of the project, or of one bot, by name."""
-        return space.read(definitions.listed, self.kind, bot or space.project_id)
+    def own(self, space: Workspace, bot: int | None = None) -> list[D]:
+        """All definitions in the database, of the project or of one bot, by name."""
+        return [self.read(row) for row in space.read(definitions.listed, self.kind, bot or space.project_id)]
 
-    def find(self, space: Workspace, name: str, bot: int | None = None) -> Row | None:
-        """The row of that name, or None."""
-        return space.read(definitions.named, self.kind, name, bot or space.project_id)
+    def find(self, space: Workspace, name: str, bot: int | None = None) -> D | None:
+        """The definition of that name in the database, or None."""
+        row = space.read(definitions.named, self.kind, name, bot or space.project_id)
+        return None if row is None else self.read(row)
 
-    def all_of(self, rows: Iterable[Row], own: Callable[[Row], D], shipped: Callable[[Option], D]) -> list[D]:
-        """The definitions of these rows, then those of conf/ whose names are free."""
-        found = [own(row) for row in rows]
+    def every(self, space: Workspace, shipped: Callable[[Option], D]) -> list[D]:
+        """The definitions in the database, then those of conf/ whose names are free."""
+        found = self.own(space)
         taken = {one.name for one in found}
         return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
 
-    def one(self, space: Workspace, name: str, own: Callable[[Row], D], shipped: Callable[[Option], D]) -> D:
+    def one(self, space: Workspace, name: str, shipped: Callable[[Option], D]) -> D:
         """The definition of that name, from the database or, failing that, from conf/."""
-        if (row := self.find(space, name)) is not None:
-            return own(row)
+        if (found := self.find(space, name)) is not None:
+            return found
         if option := self.offered().get(name):
             return shipped(option)
         raise not_found(self.kind, name, self._known(space))
 
-    def get(self, space: Workspace, name: str, bot: int | None = None) -> Row:
-        """The row of that name; raises TakenError if only conf/ has it."""
-        row = self.find(space, name, bot)
-        if row is not None:
-            return row
+    def get(self, space: Workspace, name: str, bot: int | None = None) -> D:
+        """The definition of that name in the database; raises TakenError if only conf/ has it."""
+        if (found := self.find(space, name, bot)) is not None:
+            return found
         if name in self._declared():
             what = f"the {self.kind} {name!r} is declared in conf/, and cannot be changed here"
             raise TakenError(Problem(what, self.kind, "copy it under another name, and change the copy"))
         raise not_found(self.kind, name, self._known(space, bot))
 
     def _known(self, space: Workspace, bot: int | None = None) -> list[str]:
-        return list(dict.fromkeys([*(row["name"] for row in self.rows(space, bot)), *self.offered()]))
+        own = space.read(definitions.names, self.kind, bot or space.project_id)
+        return list(dict.fromkeys([*(one.name for one in own), *self.offered()]))
 
     def offered(self) -> dict[str, Option]:
         """The usable options of conf/, by name."""
@@ -120,14 +139,14 @@ class DefinitionStore:
 
         `owner`: the row id of the project, or for a metric of its bot; `bot` is that bot's name.
         """
-        if definitions.named(connection, self.kind, values["name"], owner):
+        if definitions.id_of(connection, self.kind, values["name"], owner):
             raise self._taken(values["name"], bot)
         owned: Row = {definitions.OWNERS[self.kind]: owner} if self.kind in definitions.OWNERS else {}
         if self.kind in definitions.TITLED:
             owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
         return definitions.add(connection, self.kind, {**values, **owned})
 
-    def change(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> None:
+    def change(self, space: Workspace, row: D, expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version; StaleError if there is a newer one, NotFoundError if it was deleted.
 
         Without a new title the old one stays, or follows the new name if it was the same as the old name.
@@ -136,43 +155,53 @@ class DefinitionStore:
             pass
 
     @contextmanager
-    def changing(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> Generator[Connection]:
+    def changing(self, space: Workspace, row: D, expected: int, values: Mapping[str, Any]) -> Generator[Connection]:
         """Like `change`, but the block continues in the same transaction."""
-        name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
+        there, values = space.read(self._row, row), dict(values)
+        owner, name = there.get("bot_id") or space.project_id, values.get("name", row.name)
         if self.kind in definitions.TITLED:
-            kept = name if row["title"] == row["name"] else row["title"]
+            kept = name if there["title"] == row.name else there["title"]
             values["title"] = checked_title(values.get("title") or kept, self.kind)
-        fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
-        with space.changing("update", self.kind, row["name"], fields) as connection:
-            if name != row["name"] and definitions.named(connection, self.kind, name, bot or space.project_id):
+        with space.changing("update", self.kind, row.name, differing(there, values)) as connection:
+            if name != row.name and definitions.id_of(connection, self.kind, name, owner):
                 raise self._taken(name)
-            if self.kind in definitions.TITLED and values["title"] != row["title"]:
-                self._free_title(connection, bot or space.project_id, values["title"], row["id"])
-            if not definitions.change(connection, self.kind, row["id"], expected, values):
-                raise stale(self.kind, row["name"], expected, self.get(space, row["name"], bot), values)
+            if self.kind in definitions.TITLED and values["title"] != there["title"]:
+                self._free_title(connection, owner, values["title"], row.id)
+            if not definitions.change(connection, self.kind, row.id, expected, values):
+                raise self._stale(connection, row, expected, values)
             yield connection
 
-    def delete(self, space: Workspace, row: Row, expected: int) -> int:
+    def delete(self, space: Workspace, row: D, expected: int) -> int:
         """Delete a row and its dependents if it still has the expected version; returns its id in the trash, or 0."""
-        with space.changing("delete", self.kind, row["name"]) as connection:
-            kept = keep_definition(space, connection, self.kind, row)
-            self.remove(space, connection, row, expected)
+        with space.changing("delete", self.kind, row.name) as connection:
+            kept = keep_definition(space, connection, self.kind, row.id)
+            self.remove(connection, row, expected)
         return kept
 
-    def remove(self, space: Workspace, connection: Connection, row: Row, expected: int) -> None:
+    def remove(self, connection: Connection, row: D, expected: int) -> None:
         """Delete a row permanently, within a transaction."""
-        if not definitions.delete(connection, self.kind, row["id"], expected):
-            raise stale(self.kind, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
+        if not definitions.delete(connection, self.kind, row.id, expected):
+            raise self._stale(connection, row, expected, {})
+
+    def _stale(self, connection: Connection, row: D, expected: int, values: Mapping[str, object]) -> StaleError:
+        there = self._row(connection, row)
+        return stale(self.kind, row.name, expected, there["version"], there["updated_at"], differing(there, values))
+
+    def _row(self, connection: Connection, row: D) -> Row:
+        """The row as it is now; NotFoundError if it was deleted."""
+        if (there := definitions.by_id(connection, self.kind, row.id)) is None:
+            raise not_found(self.kind, row.name, [])
+        return there
 
     def names(self, space: Workspace) -> set[str]:
         """The names that a new definition cannot have."""
         found = space.read(definitions.names, self.kind, space.project_id)
-        return {row["name"] for row in found} | set(self._declared())
+        return {one.name for one in found} | set(self._declared())
 
     def free(self, space: Workspace, title: str) -> tuple[str, str]:
         """A free name and title for a new definition: the given title, with a number if it is taken."""
         found = space.read(definitions.names, self.kind, space.project_id)
-        taken = {same_title(one) for one in (*(row["title"] for row in found), *self._declared_titles())}
+        taken = {same_title(one) for one in (*(one.title for one in found), *self._declared_titles())}
         numbered = (f"{title} {number}" for number in count(2))
         free = next(one for one in chain([title], numbered) if same_title(one) not in taken)
         return name_for(free, self.names(space), self.kind), free
@@ -192,7 +221,7 @@ class DefinitionStore:
         """Normalise a title; TakenError if another definition of the owner or of conf/ has it."""
         found = checked_title(title, self.kind)
         others = definitions.names(connection, self.kind, owner)
-        there = {row["title"]: row["name"] for row in others if row["id"] != but}
+        there = {one.title: one.name for one in others if one.id != but}
         for other, name in {**self._declared_titles(), **there}.items():
             if same_title(other) == same_title(found):
                 what = f"there already is a {self.kind} called {other!r}, with the name {name}"
@@ -214,7 +243,7 @@ def new_values(
 
 
 @requires("read")
-def taken_names(space: Workspace, store: DefinitionStore) -> set[str]:
+def taken_names(space: Workspace, store: DefinitionStore[D]) -> set[str]:
     """The names that a new definition of the project cannot have."""
     return store.names(space)
 

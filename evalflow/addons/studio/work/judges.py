@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from evalflow.addons.studio.store import definitions, uses
-from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store import uses
+from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import (
     Definition,
     DefinitionStore,
     Origin,
-    Row,
     declared,
     declared_content,
     given,
@@ -56,21 +56,20 @@ class StoredJudge(Definition):
     origin: Origin = "workspace"
 
 
-JUDGES = DefinitionStore("judge", "judge")
+JUDGES = DefinitionStore("judge", partial(from_row, StoredJudge, used_by=[], runs=0, missing_key=None), "judge")
 
 
 @requires("read")
 def list_judges(space: Workspace) -> list[StoredJudge]:
     """All judges: those of the database by name, then those of conf/."""
     uses = _Uses.of(space)
-    return JUDGES.all_of(JUDGES.rows(space), uses.own, uses.shipped)
+    return [uses.shown(judge) for judge in JUDGES.every(space, partial(_of_conf, space))]
 
 
 @requires("read")
 def get_judge(space: Workspace, name: str) -> StoredJudge:
     """One judge."""
-    uses = _Uses.of(space)
-    return JUDGES.one(space, name, uses.own, uses.shipped)
+    return _Uses.of(space).shown(JUDGES.one(space, name, partial(_of_conf, space)))
 
 
 @requires("edit")
@@ -111,7 +110,7 @@ def with_members(space: Workspace, config: Mapping[str, object]) -> Mapping[str,
     named = config.get("members")
     if not is_list(named):
         return config
-    own, shipped = {row["name"]: row["config"] for row in JUDGES.rows(space)}, declared("judge")
+    own, shipped = {judge.name: judge.config for judge in JUDGES.own(space)}, declared("judge")
     members: dict[str, Mapping[str, object]] = {}
     for name in map(str, named):
         if name in own:
@@ -140,21 +139,21 @@ def update_judge(
 
     Existing runs keep the judge that they started with.
     """
-    row = JUDGES.get(space, name)
+    judge = JUDGES.get(space, name)
     values = new_values("judge", name, config, description, title, partial(_checked, space))
-    JUDGES.change(space, row, expected, values)
+    JUDGES.change(space, judge, expected, values)
     return get_judge(space, name)
 
 
 @requires("edit")
 def delete_judge(space: Workspace, name: str, expected: int) -> int:
     """Delete a judge; returns its id in the trash. Raises TakenError if metrics name it; runs keep their copy."""
-    row = JUDGES.get(space, name)
+    judge = JUDGES.get(space, name)
     if used := _users(space).get(name):
         what = f"the judge {name!r} is used by {', '.join(used)}"
         see = tuple(_subject(user) for user in used)
         raise TakenError(Problem(what, "judge", "choose another judge there first", see=see))
-    return JUDGES.delete(space, row, expected)
+    return JUDGES.delete(space, judge, expected)
 
 
 @requires("read")
@@ -167,7 +166,7 @@ def named_judges(
 
     Raises NotFoundError for a name that neither the project nor conf/ has.
     """
-    own, shipped = {row["name"]: row for row in JUDGES.rows(space)}, declared("judge")
+    own, shipped = {judge.name: judge for judge in JUDGES.own(space)}, declared("judge")
     chosen = [judge for metric in metrics if isinstance(judge := metric.get("judge"), str)]
     wanted = dict.fromkeys([*names, *chosen])
     for name in wanted:
@@ -175,9 +174,9 @@ def named_judges(
             raise not_found("judge", name, [*own, *shipped])
     found = [own[name] for name in wanted if name in own]
     return {
-        row["name"]: (row["description"], titled({"name": row["name"], **called}, row["name"], row["title"]))
-        for row in found
-        for called in [space.resolve(with_members(space, row["config"]), "judge")]
+        judge.name: (judge.description, titled({"name": judge.name, **called}, judge.name, judge.title))
+        for judge in found
+        for called in [space.resolve(with_members(space, judge.config), "judge")]
     }
 
 
@@ -204,26 +203,18 @@ def can_be_member(judge: StoredJudge) -> bool:
 def _users(space: Workspace) -> dict[str, list[str]]:
     """By judge, the project's metrics and judges that name it."""
     found: dict[str, list[str]] = {}
-    with space.database.reading() as connection:
-        for bot in definitions.listed(connection, "bot", space.project_id):
-            for metric in definitions.listed(connection, "metric", bot["id"]):
-                named = metric["definition"].get("judge")
-                if isinstance(named, str):
-                    found.setdefault(named, []).append(f"{bot['name']}/{metric['name']}")
-        for row in definitions.listed(connection, "judge", space.project_id):
-            for member in _member_names(row["config"]):
-                found.setdefault(member, []).append(row["name"])
+    for one in space.read(uses.configurations, space.project_id):
+        named = one.content.get("judge")
+        if one.kind == "metric" and isinstance(named, str):
+            found.setdefault(named, []).append(f"{one.bot}/{one.name}")
+        for member in as_list(one.content.get("members")) if one.kind == "judge" else ():
+            found.setdefault(str(member), []).append(one.name)
     return found
 
 
 def _subject(user: str) -> Subject:
     bot, _, name = user.rpartition("/")
     return Subject("metric", name, bot) if bot else Subject("judge", name)
-
-
-def _member_names(config: Mapping[str, object]) -> list[str]:
-    named = config.get("members")
-    return [str(one) for one in as_list(named)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,31 +229,30 @@ class _Uses:
     def of(cls, space: Workspace) -> _Uses:
         return cls(space, _users(space), space.read(uses.runs_by_judge, space.project_id))
 
-    def own(self, row: Row) -> StoredJudge:
-        config: Mapping[str, object] = row["config"]
-        try:
-            called = with_members(self.space, self.space.resolve(config, "judge"))
-        except UserError:  # its connection, or a member, was deleted
-            called = config
-        return from_row(StoredJudge, row, missing_key=_missing_key(called), **self._of(row["name"]))
+    def shown(self, judge: StoredJudge) -> StoredJudge:
+        called = judge.config
+        if judge.origin == "workspace":
+            with suppress(UserError):  # its connection, or a member, was deleted
+                called = with_members(self.space, self.space.resolve(called, "judge"))
+        used_by, runs = self.users.get(judge.name, []), self.runs.get(judge.name, 0)
+        return replace(judge, missing_key=_missing_key(called), used_by=used_by, runs=runs)
 
-    def shipped(self, option: Option) -> StoredJudge:
-        is_whole = "members" not in str(option.values.get("defaults", ""))  # members come from other files
-        values = given(option.values) if is_whole else remembered_content(self.space, "judge", option.name)
-        config = {**lifted(values, None)[0], "kind": kind_of(option)}
-        config.pop("defaults", None)
-        return StoredJudge(
-            name=option.name,
-            title=declared_title(option),
-            description=option.description,
-            config=config,
-            missing_key=_missing_key(config),
-            origin="conf",
-            **self._of(option.name),
-        )
 
-    def _of(self, name: str) -> dict[str, Any]:
-        return {"used_by": self.users.get(name, []), "runs": self.runs.get(name, 0)}
+def _of_conf(space: Workspace, option: Option) -> StoredJudge:
+    is_whole = "members" not in str(option.values.get("defaults", ""))  # members come from other files
+    values = given(option.values) if is_whole else remembered_content(space, "judge", option.name)
+    config = {**lifted(values, None)[0], "kind": kind_of(option)}
+    config.pop("defaults", None)
+    return StoredJudge(
+        name=option.name,
+        title=declared_title(option),
+        description=option.description,
+        config=config,
+        used_by=[],
+        runs=0,
+        missing_key=None,
+        origin="conf",
+    )
 
 
 def _missing_key(config: Mapping[str, object]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from evalflow.addons.studio.work.definitions import (
     Definition,
     DefinitionStore,
     Origin,
-    Row,
     declared,
     find_declared,
     remembered_content,
@@ -68,7 +68,7 @@ class MetricDraft:
     title: str | None = None
 
 
-METRICS = DefinitionStore("metric")
+METRICS = DefinitionStore("metric", partial(from_row, MetricDefinition))
 
 
 @requires("read")
@@ -104,9 +104,8 @@ def _shipped(option: Option, content: Mapping[str, object], prompts: Mapping[str
 @requires("read")
 def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     """The metrics of a bot, by name; empty for a bot of conf/."""
-    row = BOTS.find(space, bot)
-    if row is not None:
-        return [from_row(MetricDefinition, found, bot=bot) for found in METRICS.rows(space, row["id"])]
+    if own := BOTS.find(space, bot):
+        return [replace(metric, bot=bot) for metric in METRICS.own(space, own.id)]
     find_declared("target", "bot", bot)
     return []
 
@@ -124,7 +123,7 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric."""
     checked = _complete(space, draft)
-    row = BOTS.get(space, bot)["id"]
+    row = BOTS.get(space, bot).id
     with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
         add_metric(connection, row, bot, checked)
     return get_metric(space, bot, draft.name)
@@ -157,18 +156,18 @@ def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft)
 @requires("edit")
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
     """Replace a metric's definition and prompts; a draft without `prompts` keeps the templates."""
-    row = _row(space, bot, draft.name)
-    texts = row["prompts"] if draft.prompts is None else draft.prompts
+    metric = _own(space, bot, draft.name)
+    texts = metric.prompts if draft.prompts is None else draft.prompts
     checked = _complete(space, replace(draft, prompts=texts))
     values = {"title": checked.title, "definition": checked.definition, "prompts": checked.prompts}
-    METRICS.change(space, row, expected, values)
+    METRICS.change(space, metric, expected, values)
     return get_metric(space, bot, draft.name)
 
 
 @requires("edit")
 def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> int:
     """Delete a metric; runs that used it stay. Returns its id in the trash."""
-    return METRICS.delete(space, _row(space, bot, name), expected)
+    return METRICS.delete(space, _own(space, bot, name), expected)
 
 
 @requires("edit")
@@ -180,31 +179,31 @@ def replace_metrics(
     `expected`: by name, the versions of all metrics when they were read.
     """
     checked = _checked(space, drafts)
-    row = BOTS.get(space, bot)["id"]
+    row = BOTS.get(space, bot).id
     with space.changing("replace metrics", "bot", bot, [draft.name for draft in drafts]) as connection:
-        there = {found["name"]: found for found in definitions.listed(connection, "metric", row)}
+        there = {one.name: one for one in map(METRICS.read, definitions.listed(connection, "metric", row))}
         for name in dict.fromkeys([*there, *expected]):
-            found = there.get(name, {"version": 0})
-            if found["version"] != expected.get(name, 0):
-                raise stale("metric", name, expected.get(name, 0), found, {})
+            version, updated_at = (there[name].version, there[name].updated_at) if name in there else (0, "")
+            if version != expected.get(name, 0):
+                raise stale("metric", name, expected.get(name, 0), version, updated_at)
         titles = _distinct_titles(checked, there)
         for name, draft in checked.items():
             values = {"title": titles[name], "definition": draft.definition, "prompts": draft.prompts}
             if name not in there:
                 definitions.add(connection, "metric", {"bot_id": row, "name": name, **values})
-            elif any(there[name][key] != value for key, value in values.items()):
-                definitions.change(connection, "metric", there[name]["id"], there[name]["version"], values)
+            elif any(getattr(there[name], key) != value for key, value in values.items()):
+                definitions.change(connection, "metric", there[name].id, there[name].version, values)
         for name, found in there.items():
             if name not in checked:
-                definitions.delete(connection, "metric", found["id"], found["version"])
+                definitions.delete(connection, "metric", found.id, found.version)
     return list_metrics(space, bot)
 
 
-def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, MetricDefinition]) -> dict[str, str]:
     """The titles of a bot's metrics by name; TakenError if two are the same."""
     found: dict[str, str] = {}
     for name, draft in drafts.items():
-        title = checked_title(draft.title or there.get(name, {}).get("title") or name, "metric")
+        title = checked_title(draft.title or (there[name].title if name in there else name), "metric")
         if other := next((other for other, one in found.items() if same_title(one) == same_title(title)), None):
             what = f"the metrics {other} and {name} are both called {title!r}"
             raise TakenError(Problem(what, "metric.title", "rename one of them"))
@@ -283,5 +282,5 @@ def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, Metri
     return checked
 
 
-def _row(space: Workspace, bot: str, name: str) -> Row:
-    return METRICS.get(space, name, BOTS.get(space, bot)["id"])
+def _own(space: Workspace, bot: str, name: str) -> MetricDefinition:
+    return METRICS.get(space, name, BOTS.get(space, bot).id)

@@ -11,7 +11,7 @@ from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import GivenLabel, ReviewedAnswer
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_results import current_labels
-from evalflow.addons.studio.work.review_rows import REVIEWS, StoredReview, found_review, read_review
+from evalflow.addons.studio.work.review_rows import REVIEWS, StoredReview, found_review
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.metrics.scale import read_label
 from evalflow.summary.preferences import PeoplePreference, preference_of
@@ -26,7 +26,7 @@ _WITHOUT: Sequence[_Without] = get_args(_Without)
 @requires("read")
 def pair_reviews(space: Workspace, a: str, b: str) -> list[StoredReview]:
     """The reviews in which people compare the answers of these two runs, the newest first."""
-    found = [one for one in map(read_review, REVIEWS.rows(space)) if {one.run_id, one.draw.against} == {a, b}]
+    found = [one for one in REVIEWS.own(space) if {one.run_id, one.draw.against} == {a, b}]
     return sorted(found, key=lambda one: -one.id)
 
 

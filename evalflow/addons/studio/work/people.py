@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from datetime import timedelta
+from functools import partial
 
 from evalflow.addons.studio.store import definitions, people
 from evalflow.addons.studio.store.people import StoredUser, User
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
 _EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
 
 
-USERS = DefinitionStore("user")
+USERS = DefinitionStore("user", partial(from_row, StoredUser, passkeys=0))
 
 
 def as_user(row: StoredUser) -> User:
@@ -57,7 +58,7 @@ def add_user(
     check_all(lambda: _check_name(name), lambda: _one_line(full_name), lambda: _email(email))
     values = {"name": name, "full_name": _one_line(full_name), "email": _email(email)}
     with space.changing("create", "user", name, ["is_owner"] if is_owner else []) as connection:
-        if definitions.named(connection, "user", name):
+        if definitions.id_of(connection, "user", name):
             raise TakenError(Problem(f"there already is a user {name!r}", "name", "choose another name"))
         new = {**values, "is_owner": is_owner, "is_disabled": False, "stays_signed_in": False}
         definitions.add(connection, "user", new)
@@ -89,7 +90,7 @@ def update_user(
         values["full_name"] = _one_line(full_name)
     if email is not None:
         values["email"] = _email(email or None)
-    with USERS.changing(space, vars(user), expected, values) as connection:
+    with USERS.changing(space, user, expected, values) as connection:
         _expect_owner(user, people.owners(connection))
         if is_disabled:
             people.end_sessions(connection, user.id)
@@ -101,7 +102,7 @@ def delete_user(space: Workspace, name: str, expected: int) -> None:
     """Delete a user with their sessions, tokens and roles. Their work stays, and the audit still names them."""
     user = _stored(space, name)
     with space.changing("delete", "user", name) as connection:
-        USERS.remove(space, connection, vars(user), expected)
+        USERS.remove(connection, user, expected)
         _expect_owner(user, people.owners(connection))
 
 

@@ -23,7 +23,7 @@ from evalflow.addons.studio.work.conf_files import (
     write_prompts,
     write_root_keys,
 )
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.own_parts import CountedRows, Own, own_definitions, with_values
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace, refuse_elsewhere
@@ -223,7 +223,7 @@ def _kinds(space: Workspace, settings: Settings, own: Own) -> CaseKinds:
     run, keys = settings.run, {settings.keys["dataset", name] for name in settings.run.dataset}
     if not keys <= own.datasets.keys():
         return CaseKinds()
-    states = [space.read(cases.state, own_row(space, key)["id"]) for key in sorted(keys)]
+    states = [space.read(cases.state, dataset_id(space, key)) for key in sorted(keys)]
     reading = [(name, config.model_dump_json()) for name, config in run.dataset.items()]
     return space.kinds.get((*states, *reading, run.limit, run.generate), CaseKinds)
 

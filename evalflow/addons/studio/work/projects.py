@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from evalflow.addons.studio.store import DEFAULT_PROJECT, trash
@@ -20,18 +21,24 @@ _HELD = ("bots", "datasets", "runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project(Definition):
-    """Bots, datasets and runs that belong together, and the people who work with them.
+class StoredProject(Definition):
+    """Bots, datasets and runs that belong together.
 
-    Its addresses begin with /p/NAME/; the name never changes.
+    Its addresses begin with /p/NAME/; the name never changes. `description` is for people.
+    """
+
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project(StoredProject):
+    """A project, and the people who work with it.
 
     Attributes:
-        description: For people.
         role: What the person who asks may do in it.
         members, bots, datasets, runs: How many it has.
     """
 
-    description: str
     role: Role | Literal["owner"]
     members: int = 0
     bots: int = 0
@@ -58,7 +65,7 @@ class Member:
     is_disabled: bool
 
 
-PROJECTS = DefinitionStore("project")
+PROJECTS = DefinitionStore("project", partial(from_row, StoredProject))
 
 
 @requires("account")
@@ -67,10 +74,10 @@ def list_projects(space: Workspace) -> list[Project]:
     actor = space.identify()
     counted = space.read(stored.counts)
     found: list[Project] = []
-    for row in PROJECTS.rows(space):
-        role = "owner" if actor.is_owner else actor.roles.get(row["id"])
+    for project in PROJECTS.own(space):
+        role = "owner" if actor.is_owner else actor.roles.get(project.id)
         if role is not None:
-            found.append(from_row(Project, row, role=role, **counted.get(row["id"], {})))
+            found.append(Project(**asdict(project), role=role, **counted.get(project.id, {})))
     return found
 
 
@@ -118,7 +125,7 @@ def delete_project(space: Workspace, expected: int) -> None:
             see = tuple(Subject(key, "", project=name) for key in _HELD if held.get(key))
             raise TakenError(Problem(what, "project", "delete these first", see=see))
         trash.clear(connection, space.project_id)
-        PROJECTS.remove(space, connection, {"id": space.project_id, "name": name}, expected)
+        PROJECTS.remove(connection, PROJECTS.get(space, name), expected)
 
 
 def _counted(count: int, key: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import TypeAdapter
 
 from evalflow.addons.studio.store import definitions
-from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import may, requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
@@ -19,8 +18,6 @@ from evalflow.metrics.scale import RecordedScale
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-REVIEWS = DefinitionStore("review")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +99,7 @@ _REVIEW: TypeAdapter[StoredReview] = TypeAdapter(StoredReview)
 _METRICS: TypeAdapter[Sequence[LabelledMetric]] = TypeAdapter(Sequence[LabelledMetric])
 
 
-def read_review(row: Row) -> StoredReview:
-    """A review of its row."""
-    return _REVIEW.validate_python(row)
+REVIEWS = DefinitionStore("review", _REVIEW.validate_python)
 
 
 def metrics_column(metrics: Sequence[LabelledMetric]) -> Any:
@@ -115,16 +110,17 @@ def metrics_column(metrics: Sequence[LabelledMetric]) -> Any:
 @requires("edit")
 def found_review(space: Workspace, name: str) -> StoredReview:
     """The review of that name."""
-    return read_review(REVIEWS.get(space, name))
+    return REVIEWS.get(space, name)
 
 
 @requires("label")
 def named_review(space: Workspace, name: str, connection: Connection) -> StoredReview:
     """A review that names the person who asks; they are told of no other, unless they may edit."""
     row = definitions.named(connection, "review", name, space.project_id)
-    if row is None or space.identify().name not in row["people"]:
-        if row is not None and may(space, "edit"):
+    review = None if row is None else REVIEWS.read(row)
+    if review is None or space.identify().name not in review.people:
+        if review is not None and may(space, "edit"):
             what = f"you are not among the people of the review {name!r}"
             raise TakenError(Problem(what, "people", "add yourself to them to label"))
         raise not_found("review", name, [])
-    return read_review(row)
+    return review

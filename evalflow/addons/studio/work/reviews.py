@@ -20,7 +20,6 @@ from evalflow.addons.studio.work.review_rows import (
     StoredReview,
     found_review,
     metrics_column,
-    read_review,
 )
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.space import Workspace
@@ -298,7 +297,7 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
 def list_reviews(space: Workspace) -> list[ReviewEntry]:
     """The reviews, the newest first: all for editors, and for others those that name them."""
     me, sees_all = space.identify().name, may(space, "edit")
-    reviews = [own for own in map(read_review, REVIEWS.rows(space)) if sees_all or me in own.people]
+    reviews = [own for own in REVIEWS.own(space) if sees_all or me in own.people]
     reviews.sort(key=lambda own: -own.id)
     whole = {review.name: review for review in _as_reviews(space, reviews)} if sees_all else {}
     return [ReviewEntry(own.name, own.state, me in own.people, whole.get(own.name)) for own in reviews]

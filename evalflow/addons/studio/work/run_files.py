@@ -224,7 +224,7 @@ def change_files(
             results = results_of(row)
             with space.changing("update", "run", run_id, fields) as connection:
                 if not save_results(connection, row, results):
-                    raise stale("run", run_id, row.version, vars(runs.get(connection, run_id) or row), {})
+                    raise stale("run", run_id, row.version, (runs.get(connection, run_id) or row).version)
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:
@@ -237,7 +237,7 @@ def _ended_row(space: Workspace, run_id: str, expected: int | None) -> StoredRun
     if row.state not in ENDED or not row.facts.get("metrics"):
         raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
     if expected not in (None, row.version):
-        raise stale("run", run_id, expected, vars(row), {})
+        raise stale("run", run_id, expected, row.version)
     return row
 
 

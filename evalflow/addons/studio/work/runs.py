@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflow.addons.studio.store import runs
+from evalflow.addons.studio.store import definitions, runs
 from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.store.runs import ENDED, State, StoredRun
 from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.bots import BOTS
 from evalflow.addons.studio.work.case_checks import keep_notices, read_notices
 from evalflow.addons.studio.work.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
 from evalflow.addons.studio.work.intake import Intake, results_of, save_results
@@ -207,7 +206,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "run_id": folder.name,
             "title": request.title,
             "bot": request.bot,
-            "bot_id": (BOTS.find(space, request.bot) or {"id": None})["id"],
+            "bot_id": space.read(definitions.id_of, "bot", request.bot, space.project_id),
             "state": "queued",
             "origin": "workspace",
             "composition": asdict(request),
@@ -400,7 +399,7 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
     row = _row(space, run_id)
     if row.state in unfit or expected is None:
         return TakenError(Problem(f"run {run_id} is {row.state}", "run", hint))
-    return stale("run", run_id, expected, vars(row), {})
+    return stale("run", run_id, expected, row.version)
 
 
 def _inspected(

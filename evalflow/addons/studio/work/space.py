@@ -20,7 +20,6 @@ from anyio import CapacityLimiter, to_thread
 
 from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.addons.studio.store.results import AnswerRanking
-from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.scores import People
 from evalflow.addons.studio.work.access import Actor, local_person, requires
@@ -126,10 +125,9 @@ class Page(Generic[T]):
     next: str | None = None
 
     @staticmethod
-    def of(rows: Sequence[Row], limit: int, item: Callable[[Row], S], key: str = "id") -> Page[S]:
-        """A page of the first `limit` rows; if there is one more, its cursor is the `key` of the last."""
-        more = str(rows[limit - 1][key]) if len(rows) > limit else None
-        return Page([item(row) for row in rows[:limit]], more)
+    def of(found: Sequence[S], limit: int, key: str = "id") -> Page[S]:
+        """A page of the first `limit` items; if there is one more, its cursor is the `key` of the last."""
+        return Page(found[:limit], str(getattr(found[limit - 1], key)) if len(found) > limit else None)
 
 
 def every_item(read: Callable[[str | None], Page[T]]) -> Iterator[T]:
@@ -229,10 +227,10 @@ class Workspace:
 
     def in_project(self, name: str) -> Workspace:
         """The workspace in another project."""
-        row = self.read(definitions.named, "project", name)
+        row = self.read(definitions.id_of, "project", name)
         if row is None:
             raise not_found("project", name, [])
-        return replace(self, project_id=row["id"], project=row["name"])
+        return replace(self, project_id=row, project=name)
 
     @property
     def allowed(self) -> Connections | None:
@@ -290,9 +288,9 @@ def open_workspace(url: str | None = None) -> Workspace:
     refuse_unfinished(root)
     database = open_database(url or f"sqlite:///{root / FILE}")
     with database.reading() as connection:
-        project = definitions.named(connection, "project", DEFAULT_PROJECT)
+        project = definitions.id_of(connection, "project", DEFAULT_PROJECT)
     assert project is not None
-    return Workspace(database, root, project["id"])
+    return Workspace(database, root, project)
 
 
 @requires("read")
@@ -356,20 +354,23 @@ def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
     return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
 
 
-def stale(what: str, name: str, expected: int, row: Row, wanted: Mapping[str, object]) -> StaleError:
-    """The error for a change based on an older version. It lists the keys that differ from the current version.
-
-    `row` is the current one, `wanted` the new values by column.
-    """
-    changed = [key for column, value in wanted.items() for key in changed_keys(column, row.get(column), value)]
-    differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
-    when = f" at {datetime.fromisoformat(row['updated_at']):%H:%M} UTC" if row.get("updated_at") else ""
+def stale(
+    what: str, name: str, expected: int, version: int, updated_at: str = "", changed: Sequence[str] = ()
+) -> StaleError:
+    """The error for a change based on an older version; `changed`: the keys that are otherwise in the current one."""
+    others = f"; it differs from yours in {', '.join(changed)}" if changed else ""
+    when = f" at {datetime.fromisoformat(updated_at):%H:%M} UTC" if updated_at else ""
     problem = Problem(
-        f"someone changed the {what} {name!r}{when}: it has version {row['version']}, not {expected}{differing}",
+        f"someone changed the {what} {name!r}{when}: it has version {version}, not {expected}{others}",
         what,
         "look at what it is now, and change that",
     )
-    return StaleError(problem, row["version"])
+    return StaleError(problem, version)
+
+
+def differing(there: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+    """The keys that change if values are replaced by the wanted ones, as `changed_keys`."""
+    return [key for name, value in wanted.items() for key in changed_keys(name, there.get(name), value)]
 
 
 def changed_keys(key: str, there: object, wanted: object) -> list[str]:

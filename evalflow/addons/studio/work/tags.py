@@ -95,7 +95,7 @@ def rename_tag(space: Workspace, old: str, new: str, *, merge: bool = False) -> 
         if plan.merged and not merge:
             raise _taken(plan)
         for part in table.tagged(connection, space.project_id, plan.old):
-            table.rewrite(connection, {row["id"]: case_columns(_renamed(row["body"], plan)) for row in part})
+            table.rewrite(connection, {case.id: case_columns(_renamed(case.body, plan)) for case in part})
     return plan
 
 
@@ -170,9 +170,9 @@ def _renamed(body: dict[str, Any], plan: TagRename) -> dict[str, Any]:
 
 def _naming(space: Workspace, tag: str) -> Iterator[str]:
     """The metrics whose checks are for cases with a tag or a sub-tag."""
-    for bot in BOTS.rows(space):
-        for metric in METRICS.rows(space, bot["id"]):
-            custom = as_map(metric["definition"].get("custom"))
+    for bot in BOTS.own(space):
+        for metric in METRICS.own(space, bot.id):
+            custom = as_map(metric.definition.get("custom"))
             named = [as_map(check).get("cases") for check in custom.values()]
             if any(_is_within(readers.tag_name(str(one)), tag) for ones in named for one in as_list(ones)):
-                yield f"{bot['name']}/{metric['name']}"
+                yield f"{bot.name}/{metric.name}"

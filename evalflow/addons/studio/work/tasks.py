@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from evalflow.addons.studio.store import definitions, people, projects
 from evalflow.addons.studio.store import tasks as stored
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.rows import Hidden, Row, from_row, storable
 from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
 from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
 from evalflow.addons.studio.work.access import requires
@@ -78,6 +78,7 @@ class Task:
     """A task.
 
     Attributes:
+        rank: By priority; 0 is the highest.
         run: The id of its run; None without one, or once the run is deleted.
         bot: The run's bot.
         question: The question of its case; None without a case, or once it is deleted.
@@ -87,6 +88,7 @@ class Task:
     """
 
     id: int
+    rank: Hidden[int]
     title: str
     description: str
     cause: Cause
@@ -135,8 +137,8 @@ def list_tasks(
     """Tasks by priority, high first, then the newest first."""
     wanted, after = _known_run(space, query), _place(cursor)
     found = space.read(stored.page, space.project_id, wanted, after, limit + 1)
-    more = f"{found[limit - 1]['rank']}-{found[limit - 1]['id']}" if len(found) > limit else None
-    return Page([_task(row) for row in found[:limit]], more)
+    tasks = [_task(row) for row in found[:limit]]
+    return Page(tasks, f"{tasks[-1].rank}-{tasks[-1].id}" if len(found) > limit else None)
 
 
 @requires("read")
@@ -149,28 +151,32 @@ def task_board(space: Workspace, query: TaskQuery | None = None) -> TaskBoard:
 @requires("read")
 def get_task(space: Workspace, task: int) -> Task:
     """One task."""
-    return _task(_row(space, task))
+    row = space.read(stored.get, space.project_id, task) if 0 < task < 2**31 else None
+    if row is None:
+        raise not_found("task", str(task), [])
+    return _task(row)
 
 
 @requires("edit")
 def update_task(space: Workspace, task: int, expected: int, values: Mapping[str, Any]) -> Task:
     """Change title, description, cause, status, priority or assignees; `expected` is the version it is based on."""
-    row = _row(space, task)
-    changed = _checked(space, values, row["assignees"])
-    fields = [name for name, value in changed.items() if value != row[name]]
-    with space.changing("update", "task", row["title"], fields) as connection:
+    old = get_task(space, task)
+    changed = _checked(space, values, old.assignees)
+    with space.changing("update", "task", old.title, _differing(old, changed)) as connection:
         if not definitions.change(connection, "task", task, expected, changed):
-            raise stale("task", row["title"], expected, _row(space, task), changed)
+            now = get_task(space, task)
+            raise stale("task", old.title, expected, now.version, now.updated_at, _differing(now, changed))
     return get_task(space, task)
 
 
 @requires("edit")
 def delete_task(space: Workspace, task: int, expected: int) -> None:
     """Delete a task with its comments."""
-    row = _row(space, task)
-    with space.changing("delete", "task", row["title"]) as connection:
+    old = get_task(space, task)
+    with space.changing("delete", "task", old.title) as connection:
         if not definitions.delete(connection, "task", task, expected):
-            raise stale("task", row["title"], expected, _row(space, task), {})
+            now = get_task(space, task)
+            raise stale("task", old.title, expected, now.version, now.updated_at)
 
 
 @requires("read")
@@ -209,12 +215,8 @@ def _place(cursor: str | None) -> tuple[int, int] | None:
     return int(rank), int(row)
 
 
-def _row(space: Workspace, task: int) -> Row:
-    with space.database.reading() as connection:
-        row = stored.get(connection, space.project_id, task) if 0 < task < 2**31 else None
-    if row is None:
-        raise not_found("task", str(task), [])
-    return row
+def _differing(task: Task, values: Mapping[str, object]) -> list[str]:
+    return [name for name, value in values.items() if value != getattr(task, name)]
 
 
 def _task(row: Row) -> Task:

@@ -143,7 +143,7 @@ def titles_of(space: Workspace) -> Titles:
     own = space.read(definitions.other_titles, space.project_id)
     declared = space.remembered.get("titles", conf_dirs(), _declared)
     shipped = {(kind, "", name): title for kind, titles in declared.items() for name, title in titles.items()}
-    return Titles({**shipped, **{(row["kind"], row["bot"], row["name"]): row["title"] for row in own}})
+    return Titles({**shipped, **own})
 
 
 @requires("admin")

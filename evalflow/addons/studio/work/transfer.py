@@ -164,7 +164,7 @@ def _collected(problems: list[Problem]) -> Generator[None]:
 
 def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
     names = {bot["name"] for bot in found.bots}
-    there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
+    there = {owner: BOTS.get(space, owner).id} if found.metrics and owner is not None and owner not in names else {}
     fields = [*(str(bot["name"]) for bot in found.bots), *(metric.name for metric in found.metrics)]
     fields += [str(values["name"]) for values in (*found.judges, *(values for values, _ in found.datasets))]
     with space.changing("import", "folder", owner or "", fields) as connection:
@@ -194,7 +194,7 @@ def _clashes(
     known = {
         "bot": ({bot.name for bot in list_bots(space)}, bots),
         "dataset": ({one.name for one in list_datasets(space)}, datasets),
-        "judge": ({one["name"] for one in JUDGES.rows(space)}, judges),
+        "judge": ({judge.name for judge in JUDGES.own(space)}, judges),
     }
     problems = [
         Problem(f"there already is a {what} {name!r}", what, "rename its file, or delete what is here")

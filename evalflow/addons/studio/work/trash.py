@@ -24,19 +24,19 @@ _SUBJECTS: Mapping[str, str] = MappingProxyType({"cases": "dataset", "use": "che
 
 
 @requires("edit")
-def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: Row) -> int:
+def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: int) -> int:
     """Keep a definition that is about to be deleted; returns its id in the trash, 0 if its kind cannot be restored."""
     if kind not in trash.RESTORABLE:
         return 0
-    content = trash.content_of(connection, kind, row)
-    return trash.keep(connection, space.project_id, kind, row["name"], content, space.identify().name)
+    name, content = trash.content_of(connection, kind, row)
+    return trash.keep(connection, space.project_id, kind, name, content, space.identify().name)
 
 
 @requires("edit")
-def keep_cases(space: Workspace, connection: Connection, dataset: Row, cases: Sequence[int]) -> int:
-    """Keep cases that are about to be deleted from a dataset; returns their id in the trash."""
-    content = {"cases": trash.content_of_cases(connection, dataset["id"], cases)}
-    return trash.keep(connection, space.project_id, "cases", dataset["name"], content, space.identify().name)
+def keep_cases(space: Workspace, connection: Connection, dataset: str, row: int, cases: Sequence[int]) -> int:
+    """Keep cases that are about to be deleted from the dataset of this row id; returns their id in the trash."""
+    content = {"cases": trash.content_of_cases(connection, row, cases)}
+    return trash.keep(connection, space.project_id, "cases", dataset, content, space.identify().name)
 
 
 @requires("edit")
@@ -51,25 +51,26 @@ def restore(space: Workspace, deleted: int) -> Subject:
 
     Raises TakenError if its name was taken meanwhile, or its bot, dataset, check or cases are gone.
     """
-    row = space.read(trash.kept, space.project_id, deleted)
-    if row is None or not row["content"]:
+    found = space.read(trash.kept, space.project_id, deleted)
+    if found is None or not found.content:
         hint = "it was brought back already, or deleted more than 30 days ago"
         raise NotFoundError(Problem("this can no longer be brought back", hint=hint))
-    kind, name, content = row["kind"], row["name"], row["content"]
-    subject = _SUBJECTS.get(kind, kind)
+    name, content = found.name, found.content
+    subject = _SUBJECTS.get(found.kind, found.kind)
     with space.changing("restore", subject, name) as connection:
         trash.empty(connection, deleted)
-        if kind == "cases":
+        if found.kind == "cases":
             _restore_cases(space, connection, name, content["cases"])
-            return Subject(kind, name, name)
-        if kind == "use":
+            return Subject("cases", name, name)
+        if found.kind == "use":
             _restore_uses(space, connection, name, content["removed"])
             return Subject("check", name)
+        kind = found.kind
         owner = _owner(space, connection, kind, content)
-        if definitions.named(connection, kind, name, owner):
+        if definitions.id_of(connection, kind, name, owner):
             what = f"there is another {kind} {name!r} by now"
             raise TakenError(Problem(what, f"{kind}.name", "rename or delete that one, and undo again"))
-        _expect_free_title(connection, kind, content["row"], owner)
+        _expect_free_title(connection, kind, content["row"]["title"], owner)
         trash.bring_back(connection, kind, content, owner)
     return Subject(kind, name, content.get("bot", ""))
 
@@ -77,33 +78,33 @@ def restore(space: Workspace, deleted: int) -> Subject:
 def _owner(space: Workspace, connection: Connection, kind: Kind, content: Mapping[str, Any]) -> int:
     if kind != "metric":
         return space.project_id
-    bot = definitions.named(connection, "bot", content["bot"], space.project_id)
+    bot = definitions.id_of(connection, "bot", content["bot"], space.project_id)
     if bot is None:
         raise TakenError(Problem(f"its bot {content['bot']!r} was deleted", hint="bring back the bot first"))
-    return bot["id"]
+    return bot
 
 
-def _expect_free_title(connection: Connection, kind: Kind, row: Row, owner: int) -> None:
+def _expect_free_title(connection: Connection, kind: Kind, title: str, owner: int) -> None:
     others = definitions.names(connection, kind, owner) if kind in definitions.TITLED else []
-    if same_title(row["title"]) in (same_title(other["title"]) for other in others):
-        what = f"there is another {kind} called {row['title']!r} by now"
+    if same_title(title) in (same_title(other.title) for other in others):
+        what = f"there is another {kind} called {title!r} by now"
         raise TakenError(Problem(what, f"{kind}.title", "rename or delete that one, and undo again"))
 
 
 def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[Row]) -> None:
-    row = definitions.named(connection, "dataset", dataset, space.project_id)
+    row = definitions.id_of(connection, "dataset", dataset, space.project_id)
     if row is None:
         raise TakenError(Problem(f"their dataset {dataset!r} was deleted", hint="bring back the dataset first"))
-    if taken := known_keys(connection, row["id"], [case["key"] for case in cases]):
+    if taken := known_keys(connection, row, [case["key"] for case in cases]):
         what = f"the dataset has other cases with these ids by now: {', '.join(sorted(taken)[:5])}"
         raise TakenError(Problem(what, "cases", "delete those, and undo again"))
-    trash.bring_back_cases(connection, row["id"], cases)
+    trash.bring_back_cases(connection, row, cases)
 
 
 def _restore_uses(space: Workspace, connection: Connection, check: str, removed: Mapping[str, Any]) -> None:
-    if check not in PARAMS and not definitions.named(connection, "check", check, space.project_id):
+    if check not in PARAMS and not definitions.id_of(connection, "check", check, space.project_id):
         raise TakenError(Problem(f"the check {check!r} was deleted", hint="bring back the check first"))
-    rows = ((definitions.named(connection, "dataset", name, space.project_id), of) for name, of in removed.items())
-    if not sum(trash.bring_back_checks(connection, row["id"], of) for row, of in rows if row is not None):
+    rows = ((definitions.id_of(connection, "dataset", name, space.project_id), of) for name, of in removed.items())
+    if not sum(trash.bring_back_checks(connection, row, of) for row, of in rows if row is not None):
         what = "the cases were deleted, or have the check again"
         raise TakenError(Problem(what, hint="enable it on cases on the check's page"))

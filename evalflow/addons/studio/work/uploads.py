@@ -15,7 +15,7 @@ from evalflow.addons.studio.store import cases as table
 from evalflow.addons.studio.store.rows import storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.cases import Fields, append_rows
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.config.schema import DatasetConfig
@@ -89,7 +89,7 @@ def upload_cases(
     `fields`: case field to column or JSONPath; a column named like a field needs no entry. Without `skip_faulty`, one
     invalid row rejects the file.
     """
-    own_row(space, dataset)
+    dataset_id(space, dataset)
     with _reading(space, source.path):
         if skip_faulty:
             rows = _checked_rows(space, dataset, source, fields, readers.ReadingNotes())
@@ -173,7 +173,7 @@ def _checked_rows(
     space: Workspace, dataset: str, source: CaseFile, fields: Fields | None, notes: readers.ReadingNotes
 ) -> Iterator[readers.ReadRow]:
     """The rows of a file. A case id that the dataset already has is a problem of its row."""
-    owner = own_row(space, dataset)["id"]
+    owner = dataset_id(space, dataset)
     named = "id" in (fields or {}) or "id" in readers.examples(source.config(fields))
     rows = readers.read_rows(dataset, source.config(fields), notes)
     seen: dict[str, str] = {}

@@ -181,7 +181,7 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
     Labels of a review are not among them: nobody sees these before the review shows its result.
     """
     found = space.read(stored.page, run_row(space, run_id).id, row_number(cursor) or 0, limit + 1)
-    return Page.of(found, limit, partial(from_row, VerdictLabel))
+    return Page.of([from_row(VerdictLabel, row) for row in found], limit)
 
 
 @requires("read")

@@ -101,7 +101,7 @@ JUDGE = "defaults: [_openai, _self_]\nmodel: m\nname: strict\n"
 def test_what_is_wrong_with_a_judge_is_said(space: Workspace, changes: dict[str, Any], what: str) -> None:
     with pytest.raises(UserError, match=what):
         judges.create_judge(space, "strict", {**CONFIG, **changes})
-    assert judges.JUDGES.rows(space) == []
+    assert judges.JUDGES.own(space) == []
 
 
 @ON_SQLITE
@@ -187,7 +187,7 @@ def test_a_judge_that_is_not_saved_grades_an_answer_by_a_metric(
         assert (score.score, score.judge) == (1.0, "jury")
         [score] = asyncio.run(try_judge(space, TriedJudge("one"), "coherence", SAMPLE)).scores
         assert score.judge == "one"
-    assert [row["name"] for row in judges.JUDGES.rows(space)] == ["one", "two"]
+    assert [judge.name for judge in judges.JUDGES.own(space)] == ["one", "two"]
     for judge, row, what in (
         (TriedJudge("strict", CONFIG), SAMPLE, "STRICT"),
         (TriedJudge("one"), {"question": "Why?"}, "no answer"),

@@ -240,8 +240,8 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 def test_no_order_of_events_breaks_the_rules(
     shared: Workspace, monkeypatch: pytest.MonkeyPatch, wanted: list[int], steps: list[tuple[str, str]]
 ) -> None:
-    for row in reviews.REVIEWS.rows(shared):
-        reviews.delete_review(shared, row["name"], row["version"])
+    for review in reviews.REVIEWS.own(shared):
+        reviews.delete_review(shared, review.name, review.version)
     review = bare_review(shared, wanted)
     moment, begun = 1000.0, dict[str, int]()
     settled, opened = set[tuple[str, int]](), set[tuple[str, int | None]]()

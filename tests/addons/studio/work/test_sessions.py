@@ -27,10 +27,10 @@ def _always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add_member(space: Workspace, name: str, role: Role) -> int:
     people.add_user(space, name)
-    row = people.USERS.get(space, name)
+    user = people.USERS.get(space, name).id
     with space.database.writing() as connection:
-        add(connection, members, {"project_id": space.project_id, "user_id": row["id"], "role": role})
-    return row["id"]
+        add(connection, members, {"project_id": space.project_id, "user_id": user, "role": role})
+    return user
 
 
 def change(space: Workspace, statement: str, **values: object) -> None:

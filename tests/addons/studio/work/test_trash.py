@@ -5,7 +5,7 @@ import pytest
 from evalflow.addons.studio.store import cases as stored_cases
 from evalflow.addons.studio.store import trash
 from evalflow.addons.studio.work import bots, cases, datasets, judges, metrics, projects
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.trash import restore
@@ -70,7 +70,7 @@ def test_other_cases_have_another_state_also_if_they_were_deleted_before(space: 
     """SQLite gives the ids of deleted rows to new ones."""
     for name in ("questions", "others"):
         datasets.create_dataset(space, name)
-    dataset, other = (own_row(space, name)["id"] for name in ("questions", "others"))
+    dataset, other = (dataset_id(space, name) for name in ("questions", "others"))
     assert space.read(stored_cases.state, dataset) != space.read(stored_cases.state, other)
     rows = [{"key": key, "question": key, "body": {"id": key, "question": key}, "tags": []} for key in "xyz"]
     with space.database.writing() as connection:

@@ -27,7 +27,7 @@ from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import cases, tags
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.checks import Check, list_checks
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import Problem
@@ -38,7 +38,7 @@ def add() -> None:
 
     @guarded_page("/datasets/{dataset}/cases/new", "edit")
     async def new(workspace: Workspace, dataset: str) -> None:
-        await to_thread.run_sync(own_row, workspace, dataset)
+        await to_thread.run_sync(dataset_id, workspace, dataset)
         around = await to_thread.run_sync(_surroundings, workspace)
         with frame("New case", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
             _CaseWriter(workspace, dataset, around)

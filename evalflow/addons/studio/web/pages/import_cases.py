@@ -22,7 +22,7 @@ from evalflow.addons.studio.web.ui.parts import Latest, button, clipped, link_bu
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work import uploads
 from evalflow.addons.studio.work.cases import Fields
-from evalflow.addons.studio.work.datasets import own_row
+from evalflow.addons.studio.work.datasets import dataset_id
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.config.schema import FieldSource, FieldValue
 from evalflow.errors import Problem, UserError
@@ -48,7 +48,7 @@ def add() -> None:
 
     @guarded_page("/datasets/{dataset}/add", "edit")
     async def new(workspace: Workspace, dataset: str) -> None:
-        await to_thread.run_sync(own_row, workspace, dataset)
+        await to_thread.run_sync(dataset_id, workspace, dataset)
         folder = TemporaryDirectory(prefix="evalflow-")
         ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
         with frame("Add cases", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):

@@ -228,7 +228,7 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     page.wait_for_function("window.did_handshake === true")
 
     def expire(space: Workspace) -> None:
-        review = reviews.REVIEWS.get(space, "Later")["id"]
+        review = reviews.REVIEWS.get(space, "Later").id
         with space.database.writing() as connection:
             stored.change_assignment(connection, review, 0, ANN, {"expires_at": 0.0})
         found = next_item(person(space, BEN), "Later")
