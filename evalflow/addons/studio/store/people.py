@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
-from evalflow.addons.studio.store.rows import Row, add, every, every_as, now, one, one_as, storable, upsert
+from evalflow.addons.studio.store.rows import Hidden, Row, add, every, every_as, now, one, one_as, storable, upsert
 from evalflow.addons.studio.store.server_tables import (
     failed_sign_ins,
     identities,
@@ -27,11 +27,12 @@ AHEAD = timedelta(minutes=5)
 """How far ahead the clock of another server may be. What is later than that was before the clock was set back."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class User:
     """A person with an account.
 
     Attributes:
+        id: The row's.
         name: Unique; the audit records it.
         full_name: Shown to others; may be empty.
         email: Links an identity provider's account with the same verified address; may be None.
@@ -42,6 +43,7 @@ class User:
         version: Counts changes.
     """
 
+    id: Hidden[int]
     name: str
     full_name: str
     email: str | None
@@ -52,13 +54,6 @@ class User:
     version: int
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True)
-class StoredUser(User):
-    """A row of the table of users."""
-
-    id: int
 
 
 _PASSKEYS = select(func.count()).where(passkeys.c.user_id == users.c.id).scalar_subquery()
@@ -101,26 +96,26 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def every_user(connection: Connection) -> list[StoredUser]:
+def every_user(connection: Connection) -> list[User]:
     """All users by name."""
-    return every_as(StoredUser, connection, _USERS.order_by(users.c.name))
+    return every_as(User, connection, _USERS.order_by(users.c.name))
 
 
-def user(connection: Connection, name: str) -> StoredUser | None:
+def user(connection: Connection, name: str) -> User | None:
     """The user of that name."""
-    return one_as(StoredUser, connection, _USERS.where(users.c.name == storable(name)))
+    return one_as(User, connection, _USERS.where(users.c.name == storable(name)))
 
 
-def user_of_identity(connection: Connection, issuer: str, subject: str) -> StoredUser | None:
+def user_of_identity(connection: Connection, issuer: str, subject: str) -> User | None:
     """The user linked to that subject of an identity provider."""
     query = _USERS.join(identities, identities.c.user_id == users.c.id)
     query = query.where(identities.c.issuer == issuer, identities.c.subject == subject)
-    return one_as(StoredUser, connection, query)
+    return one_as(User, connection, query)
 
 
-def users_with_email(connection: Connection, email: str) -> list[StoredUser]:
+def users_with_email(connection: Connection, email: str) -> list[User]:
     """The users with that e-mail address, ignoring case."""
-    return every_as(StoredUser, connection, _USERS.where(func.lower(users.c.email) == email.lower()))
+    return every_as(User, connection, _USERS.where(func.lower(users.c.email) == email.lower()))
 
 
 def has_identity(connection: Connection, user_id: int, issuer: str) -> bool:

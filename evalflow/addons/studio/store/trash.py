@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evalflow.addons.studio.store.cases import has_example, relate, rewrite
-from evalflow.addons.studio.store.definitions import OWNERS, Kind, by_id, table_of
+from evalflow.addons.studio.store.definitions import OWNERS, Kind, table_of
 from evalflow.addons.studio.store.rows import Row, add, chunks, every, now, one_as
 from evalflow.addons.studio.store.tables import bots, case_tags, cases, judges, metrics, runs, trash
 
@@ -29,7 +29,7 @@ def keep(connection: Connection, project: int, kind: str, name: str, content: Ro
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class TrashEntry:
     """A deleted definition, cases of a dataset, or uses of a check; `content` is empty once it is restored."""
 
     kind: Kind | Literal["cases", "use"]
@@ -37,9 +37,9 @@ class Deleted:
     content: Mapping[str, Any]
 
 
-def kept(connection: Connection, project: int, row: int) -> Deleted | None:
+def kept(connection: Connection, project: int, row: int) -> TrashEntry | None:
     """A deleted thing of a project."""
-    return one_as(Deleted, connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
+    return one_as(TrashEntry, connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
 
 
 def empty(connection: Connection, row: int) -> None:
@@ -53,23 +53,17 @@ def clear(connection: Connection, project: int) -> None:
         connection.execute(delete(table).where(table.c.project_id == project))
 
 
-def content_of(connection: Connection, kind: Kind, row: int) -> tuple[str, Row]:
-    """The name of a definition, and the definition with its dependents.
-
-    These are the metrics of a bot and the ids of its runs, and the cases of a dataset.
-    """
-    found = by_id(connection, kind, row)
-    if found is None:
-        return "", {}
-    content: Row = {"row": found}
+def content_of(connection: Connection, kind: Kind, row: Row) -> Row:
+    """A definition with its dependents: the metrics of a bot and the ids of its runs, the cases of a dataset."""
+    own, content = row["id"], Row(row=row)
     if kind == "bot":
-        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == row))
-        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == row)))
+        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == own))
+        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == own)))
     elif kind == "dataset":
-        content["cases"] = content_of_cases(connection, row)
+        content["cases"] = content_of_cases(connection, own)
     elif kind == "metric":
-        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == found["bot_id"]))
-    return found["name"], content
+        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == row["bot_id"]))
+    return content
 
 
 def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | None = None) -> list[Row]:

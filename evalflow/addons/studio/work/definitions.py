@@ -53,7 +53,7 @@ class Definition:
     updated_at: str = ""
 
 
-class Named(Protocol):
+class NamedRow(Protocol):
     """What a definition is read as."""
 
     @property
@@ -67,7 +67,7 @@ class Named(Protocol):
         ...
 
 
-D = TypeVar("D", bound=Named)
+D = TypeVar("D", bound=NamedRow)
 Check = Callable[[str, Mapping[str, object]], Row]
 """Validate a configuration and return it as plain JSON; raise UserError if it is invalid."""
 
@@ -174,7 +174,7 @@ class DefinitionStore(Generic[D]):
     def delete(self, space: Workspace, row: D, expected: int) -> int:
         """Delete a row and its dependents if it still has the expected version; returns its id in the trash, or 0."""
         with space.changing("delete", self.kind, row.name) as connection:
-            kept = keep_definition(space, connection, self.kind, row.id)
+            kept = keep_definition(space, connection, self.kind, self._row(connection, row))
             self.remove(connection, row, expected)
         return kept
 

@@ -93,7 +93,7 @@ def sign_in_by_identity(
     return start_session(space, row, address, agent, "oidc", identity.proved_at)
 
 
-def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
+def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> people.User | None:
     if identity.email is None:
         return None
     with space.database.reading() as connection:
@@ -108,7 +108,7 @@ def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> peopl
     return row
 
 
-def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
+def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> people.User | None:
     """Create an account. Returns None if another account has the address: that needs a decision by a person."""
     with space.database.reading() as connection:
         if identity.email and people.users_with_email(connection, identity.email):

@@ -148,7 +148,7 @@ def add(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any])
 
 
 @open_to_all
-def link_owner(space: Workspace, browser: Browser, code: str) -> people.StoredUser:
+def link_owner(space: Workspace, browser: Browser, code: str) -> people.User:
     """The user of a one-time link, which stays valid. Raises UserError for an invalid link."""
     expect_free(space, browser.address)
     content = space.read(people.code, code, LINK_TTL)
@@ -208,7 +208,7 @@ def remove_passkey(space: Workspace, passkey: int) -> None:
             raise TakenError(Problem("an owner needs a passkey", "passkey", "add another one first"))
 
 
-def _user(space: Workspace, name: str) -> people.StoredUser:
+def _user(space: Workspace, name: str) -> people.User:
     found = space.read(people.user, name)
     if found is None:
         raise SignedOutError
@@ -244,7 +244,7 @@ def _ask_for(space: Workspace, browser: Browser, purpose: str, known: list[Publi
     return _challenge(space, browser, purpose, options)
 
 
-def _ask_for_new(space: Workspace, browser: Browser, purpose: str, user: people.StoredUser) -> Challenge:
+def _ask_for_new(space: Workspace, browser: Browser, purpose: str, user: people.User) -> Challenge:
     from webauthn import generate_registration_options
     from webauthn.helpers.structs import (
         AuthenticatorSelectionCriteria,
@@ -311,7 +311,7 @@ def _add(
     key: str,
     purpose: str,
     answer: Mapping[str, Any],
-    user: people.StoredUser,
+    user: people.User,
     code: str | None = None,
 ) -> None:
     """Add the passkey of a response, and use up the link through which it was created."""
@@ -342,7 +342,7 @@ def _add(
         people.add_passkey(connection, {**values, "credential": credential})
 
 
-def _take(space: Workspace, browser: Browser, code: str, user: people.StoredUser) -> None:
+def _take(space: Workspace, browser: Browser, code: str, user: people.User) -> None:
     """Use up a link. Of two callers at once, one gets a UserError."""
     acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
     with acting.changing("use link", "user", user.name) as connection:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.people import StoredUser, User
+from evalflow.addons.studio.store.people import User
 from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
@@ -23,27 +23,18 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
 _EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
 
 
-USERS = DefinitionStore("user", partial(from_row, StoredUser, passkeys=0))
-
-
-def as_user(row: StoredUser) -> User:
-    """The user of a row, without its id."""
-    return from_row(User, vars(row))
+USERS = DefinitionStore("user", partial(from_row, User, passkeys=0))
 
 
 @requires("own")
 def list_users(space: Workspace) -> list[User]:
     """All users by name."""
-    return [as_user(row) for row in space.read(people.every_user)]
+    return space.read(people.every_user)
 
 
 @requires("own")
 def get_user(space: Workspace, name: str) -> User:
     """One user."""
-    return as_user(_stored(space, name))
-
-
-def _stored(space: Workspace, name: str) -> StoredUser:
     found = space.read(people.user, name)
     if found is None:
         raise not_found("user", name, [user.name for user in space.read(people.every_user)])
@@ -81,7 +72,7 @@ def update_user(
 
     A disabled user's sessions end. The last owner can be neither disabled nor made an ordinary user.
     """
-    user = _stored(space, name)
+    user = get_user(space, name)
     check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
     given |= {"stays_signed_in": stays_signed_in}
@@ -100,7 +91,7 @@ def update_user(
 @requires("own", confirmed=True)
 def delete_user(space: Workspace, name: str, expected: int) -> None:
     """Delete a user with their sessions, tokens and roles. Their work stays, and the audit still names them."""
-    user = _stored(space, name)
+    user = get_user(space, name)
     with space.changing("delete", "user", name) as connection:
         USERS.remove(connection, user, expected)
         _expect_owner(user, people.owners(connection))
@@ -112,14 +103,14 @@ def sign_in_link(space: Workspace, name: str) -> str:
 
     Creating a passkey invalidates all earlier links.
     """
-    user = _stored(space, name)
+    user = get_user(space, name)
     code = secrets.token_urlsafe(32)
     with space.changing("create link", "user", name) as connection:
         people.put_code(connection, code, {"kind": LINK, "account": account_state(user)}, LINK_TTL)
     return code
 
 
-def account_state(user: StoredUser) -> str:
+def account_state(user: User) -> str:
     """A digest of an account and its passkeys. The row id is not enough: SQLite reuses ids of deleted rows."""
     return people.digest(f"{user.name} {user.created_at} {user.passkeys}")
 
@@ -130,7 +121,7 @@ def has_owner(space: Workspace) -> bool:
     return space.read(people.owners) > 0
 
 
-def _expect_owner(user: StoredUser, left: int) -> None:
+def _expect_owner(user: User, left: int) -> None:
     if user.is_owner and not left:
         what = "the server would have no owner"
         raise TakenError(Problem(what, "user", "make somebody else an owner first"))

@@ -117,6 +117,7 @@ def delete_project(space: Workspace, expected: int) -> None:
     if name == DEFAULT_PROJECT:
         what = f"the project {name!r} cannot be deleted: addresses without a project lead to it"
         raise TakenError(Problem(what, "project", "delete what is in it, or its members"))
+    project = PROJECTS.get(space, name)
     with space.changing("delete", "project", name) as connection:
         held = stored.counts(connection, space.project_id).get(space.project_id, {})
         parts = [_counted(held.get(key, 0), key) for key in _HELD if held.get(key)]
@@ -125,7 +126,7 @@ def delete_project(space: Workspace, expected: int) -> None:
             see = tuple(Subject(key, "", project=name) for key in _HELD if held.get(key))
             raise TakenError(Problem(what, "project", "delete these first", see=see))
         trash.clear(connection, space.project_id)
-        PROJECTS.remove(connection, PROJECTS.get(space, name), expected)
+        PROJECTS.remove(connection, project, expected)
 
 
 def _counted(count: int, key: str) -> str:

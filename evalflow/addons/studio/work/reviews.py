@@ -344,7 +344,7 @@ def labellers(space: Workspace) -> list[Labeller]:
         roles: dict[str, Role | None] = {row["name"]: row["role"] for row in members}
         users = [user for user in accounts.every_user(connection) if not user.is_disabled]
     may = [user for user in users if user.is_owner or "label" in ROLES.get(roles.get(user.name) or "viewer", ())]
-    return [from_row(Labeller, vars(user)) for user in may]
+    return [Labeller(user.name, user.full_name) for user in may]
 
 
 @requires("edit")

@@ -13,7 +13,6 @@ from evalflow.addons.studio.store import people
 from evalflow.addons.studio.store.rows import from_row, now, storable
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.addons.studio.work.people import User as Account
-from evalflow.addons.studio.work.people import as_user
 from evalflow.addons.studio.work.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 
@@ -127,9 +126,7 @@ def identity_of(space: Workspace, kind: people.Holder, key: str, address: str) -
 
 
 @open_to_all
-def start_session(
-    space: Workspace, row: people.StoredUser, address: str, agent: str, way: str, proved_at: str = ""
-) -> str:
+def start_session(space: Workspace, row: people.User, address: str, agent: str, way: str, proved_at: str = "") -> str:
     """Start a session for a user who has proved who they are; returns its key. `way`: for the audit.
 
     `proved_at`: when, if that was before now.
@@ -215,7 +212,7 @@ def own_account(space: Workspace) -> Account:
     row = space.read(people.user, space.identify().name)
     if row is None:
         raise _no_account()
-    return as_user(row)
+    return row
 
 
 @requires("account")

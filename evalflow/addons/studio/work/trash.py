@@ -24,12 +24,12 @@ _SUBJECTS: Mapping[str, str] = MappingProxyType({"cases": "dataset", "use": "che
 
 
 @requires("edit")
-def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: int) -> int:
+def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: Row) -> int:
     """Keep a definition that is about to be deleted; returns its id in the trash, 0 if its kind cannot be restored."""
     if kind not in trash.RESTORABLE:
         return 0
-    name, content = trash.content_of(connection, kind, row)
-    return trash.keep(connection, space.project_id, kind, name, content, space.identify().name)
+    content = trash.content_of(connection, kind, row)
+    return trash.keep(connection, space.project_id, kind, row["name"], content, space.identify().name)
 
 
 @requires("edit")
