@@ -214,7 +214,10 @@ class _Checker:
                 elif problem.where != COMMAND_LINE and (own := composed.root_file_of(problem.key)):
                     problem = replace(problem, where=str(own))
                 self.problems.append(problem)
-            return None
+        except OverflowError:
+            what = f"{key} has a number that is too large; numbers end at about 1.8e308"
+            self.problems.append(Problem(what, self._file(key)))
+        return None
 
     def kind(self, group: str, values: object, key: str) -> Any:
         """Validate a part with the model of its kind, and a judge's members with those of theirs."""

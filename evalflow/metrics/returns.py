@@ -7,6 +7,7 @@ A field's type is one of str, bool, int, float (both with `min` and `max`), labe
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class NumberType(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> NumberType:
         for bound in (self.min, self.max):
-            if bound is not None and not math.isfinite(bound):
+            if bound is not None and not abs(bound) <= sys.float_info.max:
                 raise ValueError("min and max must be finite numbers")
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"min must be below max, but min is {self.min} and max is {self.max}")

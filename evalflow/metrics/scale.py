@@ -16,6 +16,8 @@ from evalflow.metrics.rules import MapRule, ValueRule
 from evalflow.values.cells import boolean_of, number_of
 from evalflow.values.label_names import label_name
 
+Grade = Annotated[int, Field(ge=-(2**53), le=2**53)]  # which floats hold exactly
+
 
 class BooleanScale(Strict):
     """True is 1, false is 0."""
@@ -27,8 +29,8 @@ class LikertScale(Strict):
     """Whole grades from `min` to `max`, mapped to 0..1. `anchors` describes single grades."""
 
     type: Literal["likert"]
-    min: int
-    max: int
+    min: Grade
+    max: Grade
     anchors: dict[int, str] | None = None
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ LABEL = {"type": "label", "values": {"poor": 0, "fair": 0.5, "good": 1}}
     [
         ({"type": "likert", "min": 5, "max": 5}, "min must be below max, but min is 5 and max is 5"),
         ({"type": "likert", "min": 5, "max": 1}, "min must be below max"),
+        ({"type": "likert", "min": 1, "max": 10**400}, "less than or equal to 9007199254740992"),
         ({**LIKERT, "anchors": {6: "beyond"}}, r"the anchor 6 is not on the scale 1\.\.5"),
         ({"type": "label", "values": {"poor": 0, "good": 3}}, r"must lie in 0\.\.1, not good: 3"),
         ({"type": "label", "values": {True: 1, False: 0}}, "put it in quotes"),

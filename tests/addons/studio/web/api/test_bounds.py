@@ -71,7 +71,12 @@ def test_json_that_is_too_deep_to_be_given_out_again(api: Api) -> None:
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity", "9" * 400])
 def test_numbers_beyond_all_bounds(api: Api, number: str) -> None:
     body = '{"bot": "recorded", "datasets": ["rag"], "metrics": ["exact_match"], %s}'
-    for part in ('"thresholds": {"exact_match": %s}', '"options": {"limit": %s}', '"options": {"max_error_rate": %s}'):
+    for part in (
+        '"thresholds": {"exact_match": %s}',
+        '"options": {"limit": %s}',
+        '"options": {"max_error_rate": %s}',
+        '"options": {"gate": {"exact_match": {"mean": %s}}}',
+    ):
         answer = api("POST", "/runs", (body % part % number).encode(), Content_Type="application/json")
         assert answer.status in (400, 422), (part, answer.body)
 
