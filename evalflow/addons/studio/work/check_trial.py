@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from anyio import to_thread
@@ -53,9 +53,8 @@ def try_checks(space: Workspace, row: Mapping[str, object]) -> list[CheckTrial]:
     Raises:
         TooManyTrialsError: The person, or all people together, have exhausted their budget of trials.
     """
-    checks = cast("Sequence[Mapping[str, object]]", row.get("checks") or ())
-    case = _case(row)
-    return _tried(space, [case], [checks])[0] if checks else []
+    case = read_row(CASE, {**row, "id": CASE})
+    return _tried(space, [replace(case, checks=())], [case.checks])[0] if case.checks else []
 
 
 @requires("try")

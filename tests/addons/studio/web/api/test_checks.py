@@ -37,5 +37,7 @@ def test_rules_and_groups_are_tried_and_programs_are_refused(api: Api) -> None:
     fill(api, "programs", [row | {"checks": [rule, group]}])
     added = api("POST", "/datasets/programs/cases", {"items": [{"question": "Q?", "checks": [program]}]})
     assert (added.status, refused in added.body.decode()) == (422, True)
+    for broken in ([{"type": "rule"}], ["rule"], "rule", [{"identifier": 1}]):
+        assert api("POST", "/checks/try", row | {"checks": broken}).status == 422, broken
     types = {one["identifier"]: one for one in api("GET", "/checks/types").json["items"]}
     assert types["rule"]["params"]["examples"][0]["op"] == "contains"
