@@ -12,7 +12,8 @@ from pydantic_core import CoreSchema
 from evalflow.config.strict import Strict, Word
 from evalflow.values.jsonvalues import is_mapping, json_path
 
-_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+EXPRESSION = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*+)\}\}", re.DOTALL)
+"""Matches a template expression in an address, in time by the length of the text."""
 
 
 def checked_path(path: str) -> str:
@@ -35,7 +36,7 @@ def example_address(url: str) -> str:
     >>> example_address("http://127.0.0.1:8000/threads/{{ opened.id }}/runs")
     'http://127.0.0.1:8000/threads/x/runs'
     """
-    return _EXPRESSION.sub("x", url)
+    return EXPRESSION.sub("x", url)
 
 
 def split_address(url: str) -> SplitResult:
@@ -46,7 +47,7 @@ def split_address(url: str) -> SplitResult:
         held.append(expression[0])
         return f"\x00{len(held) - 1}\x00"
 
-    parts = urlsplit(_EXPRESSION.sub(hide, url))
+    parts = urlsplit(EXPRESSION.sub(hide, url))
     return SplitResult(*(re.sub("\x00(\\d+)\x00", lambda at: held[int(at[1])], part) for part in parts))
 
 

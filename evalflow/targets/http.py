@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pydantic_core import from_json
 from evalflow.calls.client import CallSession, Gateway, RetryPolicy
 from evalflow.calls.faults import SERVICE, excerpt
 from evalflow.calls.http import HttpRequest, HttpTransport, Response
-from evalflow.config.exchanges import Conditions, Method, OpenConfig, split_address
+from evalflow.config.exchanges import EXPRESSION, Conditions, Method, OpenConfig, split_address
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
@@ -26,7 +25,6 @@ from evalflow.targets.service import UNPRICED, Connector, RawReply, account, dig
 from evalflow.targets.streams import StreamReader
 from evalflow.values.jsonvalues import Path, json_path, parsed
 
-_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _OPENED = (*VARIABLES, "opened")
 _TRANSIENT = frozenset({"connection", "server", "timeout", "rate_limit"})
 
@@ -222,7 +220,7 @@ class _PathTemplate:
         self._plain = source
         self._template: Callable[[Mapping[str, object]], str] | None = None
         if self.is_template:
-            encoded = _EXPRESSION.sub(lambda match: f"{{{{ ({match[1]}) | percent_encoded }}}}", source)
+            encoded = EXPRESSION.sub(lambda match: f"{{{{ ({match[1]}) | percent_encoded }}}}", source)
             template, used = prompts.inline(encoded, where), prompts.inline_variables(encoded)
             if problems := [*not_given(used, names, where, "it")]:
                 raise UserError(problems)

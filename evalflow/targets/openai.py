@@ -23,7 +23,7 @@ from evalflow.targets.turn_template import VARIABLES, turn_template
 from evalflow.values.jsonvalues import is_object, parsed
 from evalflow.values.label_names import label_name
 
-_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_FENCED = re.compile(r"```(?:json)?(.*)```", re.DOTALL)
 DECISIVE = ("base_url", "model", "temperature", "max_tokens", "parameters", "system_prompt", "prompt")
 
 
@@ -152,7 +152,7 @@ def predicted(text: str, form: Form) -> object:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        value: object = parsed((fenced[1] if fenced else text).encode())
+        value: object = parsed((fenced[1].strip() if fenced else text).encode())
     except ValueError:
         value = text
     row = value if is_object(value) else {}

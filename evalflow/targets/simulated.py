@@ -180,7 +180,7 @@ class _Talk:
 VARIABLES = ("scenario", "persona", "goal", "facts", "brief", "messages")
 """The variables of a simulator's prompt."""
 SPOKE_AS_BOT = "the message speaks for the assistant"
-_LABEL = re.compile(r"^[\s*_>#\[(]*(assistant|chatbot|bot)\b[\s*_\])]*:", re.IGNORECASE | re.MULTILINE)
+_LABEL = re.compile(r"^(?:[^\S\n]|[*_>#\[(])*+(assistant|chatbot|bot)\b[\s*_\])]*+:", re.IGNORECASE | re.MULTILINE)
 
 
 class UserTurn(BaseModel):

@@ -15,7 +15,7 @@ from evalflow.values.jsonvalues import as_map, is_list, is_mapping, kind
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _ENTITY = re.compile(r"&(#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")
-_LINE_END = re.compile(r"[ \t]+\n")
+_LINE_END = re.compile(r"(?<![ \t])[ \t]++\n")
 _GAP = re.compile(r"\n{3,}")
 _BLOCKS = ("div", "dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
 _PAGE = "page_content"  # of LangChain's documents

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0  # time limit in seconds for one search; slower ones are catastrophic backtracking
 LARGEST = 100_000
 """Maximum number of parts of a pattern. `regex` expands repetitions, so that (?:a{1000}){1000} has a million parts."""
-TEMPLATE = re.compile(r"\{\{-?\s*(?P<name>[A-Za-z_]\w*)[^{}]*\}\}")
-"""Matches a variable in template syntax."""
+TEMPLATE = re.compile(r"\{\{-?\s*+(?P<name>[A-Za-z_]\w*+)[^{}]*+\}\}")
+"""Matches a variable in template syntax. Nothing is tried twice, so that any text takes time by its length."""
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 # An escaped character, a set, or a brace that opens no quantifier.
 _READ_OTHERWISE = re.compile(

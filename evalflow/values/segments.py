@@ -33,11 +33,11 @@ _CLASSES = {
 }
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
-_ASCII_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
+_ASCII_END = re.compile(r"""(?<![.!?])[.!?]++["'”’)\]]*+(?=\s)""")
 _END = (
-    r"(?<![0-9０-９](?=．))[.!?]*<END>[.!?<END>]*<CLOSE>*"  # of other scripts, regardless of what follows
-    r"""|[.!?]+["'”’)\]]*(?=\s)"""
-    r"|(?:[!?]+|(?<=<E>)\.)<CLOSE>*(?=<E>)"
+    r"(?<![.!?])(?<![0-9０-９](?=．))[.!?]*+<END>[.!?<END>]*<CLOSE>*"  # of other scripts, regardless of what follows
+    r"""|(?<![.!?])[.!?]++["'”’)\]]*+(?=\s)"""
+    r"|(?:(?<![!?])[!?]++|(?<=<E>)\.)<CLOSE>*+(?=<E>)"
 )
 ABBREVIATIONS = listed(
     """

@@ -67,7 +67,8 @@ _NO_MEANING = (
     "steps_from",
     "version",
 )
-_DESCRIPTION = re.compile(r"\{[{%][^}%]*\bdescription\b")  # within a tag of Jinja
+_TAG = re.compile(r"(?=(\{[{%](?:[^{}%]|\{(?![{%]))*+))")  # of Jinja, up to the next one
+_DESCRIPTION = re.compile(r"\bdescription\b")
 _AGREED = Path(".evalflow") / "programs"
 
 
@@ -240,7 +241,7 @@ def declared_meaning(manifest: Manifest, name: str) -> dict[str, Any]:
     Its description is a part where a prompt shows it to the judge, as a rubric's does.
     """
     texts = [manifest.prompts.get(prompt, "") for prompt in manifest.metrics[name].prompts]
-    shown_to_judge = any(_DESCRIPTION.search(text) for text in texts)
+    shown_to_judge = any(_DESCRIPTION.search(tag) for text in texts for tag in _TAG.findall(text))
     without = [key for key in _NO_MEANING if not (shown_to_judge and key == "description")]
     return {key: value for key, value in manifest.metric_config(name).items() if key not in without}
 

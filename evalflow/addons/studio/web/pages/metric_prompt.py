@@ -50,7 +50,7 @@ _MARK = re.compile(r"\{[{%]|[}%]\}")
 _EXTENDS = re.compile(r"\{%-?\s*extends [^%]*%\}")
 _TEXT = re.compile(r'"[^"]*"|\'[^\']*\'')
 _INCLUDES = re.compile(r"\{%-?\s*(?:include|extends|import|from)\b")
-_IMPORTED = re.compile(r"\bimport\b.*\bfield\b", re.DOTALL)
+_IMPORTED = re.compile(r"\A(?>.*?\bimport\b).*\bfield\b", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[a-z_]\w*")
 _COLUMN = re.compile(r"(?<![\w.])vars(?:\.(\w+)\b(?!\s*\()|\[\s*[\"']([^\"',]+)[\"']\s*\])")
 _INSERT = """(() => {{

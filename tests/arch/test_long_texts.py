@@ -1,0 +1,38 @@
+"""Texts of strangers take time by their length, not by its square, in which a whole server or run would wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("nicegui", reason="the extra `web` is not installed")
+
+from evalflow.addons.studio.web.pages import metric_prompt
+from evalflow.app.core import saved
+from evalflow.config.exchanges import example_address
+from evalflow.targets import openai
+from evalflow.targets.simulated import UserTurn
+from evalflow.values.contexts import html_text
+from evalflow.values.segments import sentence_ends
+
+LONG = 300_000
+"""By the square of it, each of these texts would take several minutes."""
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (example_address, "http://a/" + "{{" * LONG, "http://a/" + "{{" * LONG),
+        (lambda text: [*sentence_ends(text)], "." * LONG, []),
+        (lambda text: [*sentence_ends(text)], "é" + "." * LONG, []),
+        (html_text, "a" + " " * LONG + "b", "a" + " " * LONG + "b"),
+        (openai._FENCED.fullmatch, "```" + " " * LONG + "x", None),
+        (lambda text: UserTurn(reason="", state="goes_on", message=text).state, "a" + "\n" * LONG, "goes_on"),
+        (metric_prompt.mentioned, "{{ " + "import " * LONG, ([], [])),
+        (lambda text: [*filter(saved._DESCRIPTION.search, saved._TAG.findall(text))], "{" * LONG, []),
+    ],
+    ids=["address", "sentences", "sentences beyond ASCII", "spaces", "fence", "user's turn", "imports", "tags"],
+)
+def test_a_long_text_is_read_once(read: Callable[[str], object], text: str, expected: object) -> None:
+    assert read(text) == expected
