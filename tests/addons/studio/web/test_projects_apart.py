@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from evalflow.addons.studio.web.application import API
-from evalflow.addons.studio.work import people, projects
+from evalflow.addons.studio.work import people, projects, verdicts
 from tests.addons.studio.web.conftest import working_in
 from tests.addons.studio.web.public import PublicServer, serving_in_public
 from tests.addons.studio.web.test_serve import until
@@ -51,12 +51,16 @@ class Client:
         self("POST", "/datasets", {"name": "fees", "description": words})
         rows = [{"id": f"c{i}", "question": f"{i}: {words}?", "reference": "a", "answer": "a"} for i in range(4)]
         self("POST", "/datasets/fees/cases", {"items": [{**row, "tags": [words]} for row in rows]})
-        self("POST", "/tasks", {"title": words, "cause": "bot"})
+        task = self("POST", "/tasks", {"title": words, "cause": "bot"})["id"]
+        self("POST", "/comments", {"task": task, "text": words})
         asked = {"bot": "helper", "datasets": ["fees"], "metrics": ["exact_match"], "judge": "embedded", "title": words}
         run = self("POST", "/runs", asked)["run_id"]
         assert until(lambda: one if (one := self("GET", f"/runs/{run}"))["finished_at"] else None)["state"] == "done"
         review = {"name": "look", "run": run, "metrics": ["exact_match"], "size": 2, "people": ["olga"]}
         self("POST", "/reviews", review)
+        item = self("POST", "/reviews/look/next")["item"]["item"]
+        said = {"values": {"exact_match": 1}, "comment": words}
+        self("POST", f"/reviews/look/items/{item}/submit", said)
         return run
 
 
@@ -83,10 +87,13 @@ def test_a_member_of_one_project_reaches_nothing_of_the_other(server: PublicServ
     with server.client(Cookie=server.sign_in("olga")) as owner, server.client(Cookie=server.sign_in("edda")) as own:
         theirs = Client(owner, "").fill(MARK)
         Client(owner, "/p/desk").fill(OWN)
+        with working_in(server.folder, server.database) as space:
+            verdicts.disagree(space, theirs, 0, "exact_match", 0, MARK)
         seen = [*_reads(Client(own, ""), theirs), *_reads(Client(own, "/p/desk"), theirs)]
         assert [one for one in seen if one] == []
         mine = Client(own, "/p/desk")
-        assert OWN in mine.ask("GET", "/bots").text, "her own are there"
+        for path in ("/bots", "/reviews/look/labels", "/comments?task=2"):
+            assert OWN in mine.ask("GET", path).text, "her own are there"
         home = mine("GET", "/runs")["items"][0]["folder"]
         for what, answer in _named_elsewhere(mine, theirs, server.folder):
             assert answer.status_code in (403, 404, 409, 422), (what, answer.status_code, answer.text)
@@ -119,6 +126,7 @@ def _named_elsewhere(edda: Client, run: str, folder: Path) -> Iterator[tuple[str
         {"baseline": f"outputs/projects/desk/runs/../../../runs/{run}"},
         {"cache": {"path": str(folder / "outputs" / "cache")}},
         {"hydra": {"run": {"dir": str(theirs)}}},
+        {"experiment": str(theirs)},
     ]
     for option in options:
         yield str(option), edda.ask("POST", "/runs", {**plain, "options": option})
@@ -137,6 +145,13 @@ def _named_elsewhere(edda: Client, run: str, folder: Path) -> Iterator[tuple[str
     for pair in (f"a={own}&b={run}", f"a={run}&b={own}"):
         yield pair, edda.ask("GET", f"/compare?{pair}")
     yield "rank", edda.ask("GET", f"/rank?run={own}&run={run}")
+    yield "examples", edda.ask("POST", "/datasets/fees/examples", {"run": run})
+    yield "a task", edda.ask("POST", "/tasks", {"title": "x", "run": run, "position": 0})
+    for on in ({"run": run, "position": 0}, {"task": 1}):
+        yield f"comment {on}", edda.ask("POST", "/comments", {**on, "text": "x"})
+    for path in ("/comments/1", f"/tags?run={run}", f"/comments?run={run}&position=0", f"/runs/{run}/labels/export"):
+        yield path, edda.ask("GET", path)
+    yield "a comment", edda.ask("DELETE", "/comments/1")
     for verb in ("cancel", "resume", "retry"):
         yield verb, edda.ask("POST", f"/runs/{run}/{verb}", If_Match='"1"')
     threshold = {"threshold": 0.1}
