@@ -3,8 +3,8 @@
     python bench/attacked.py [PEOPLE] [SECONDS] [PAUSE_S] [--database-url URL]
 
 PEOPLE (60) with accounts open pages over TLS as in `people.py`, one every PAUSE_S (10) on average. Meanwhile another
-person with an account asks for the largest pages, and then for the largest answers of the REST API, by 20 connections
-at once; at first nobody does. The server is `serve --public` in a process of its own; with a URL, on that PostgreSQL
+person with an account asks for the largest pages, then for the largest answers of the REST API, and then turns the
+pages of a run's results, by 20 connections at once; at first nobody does. The server is `serve --public` in a process of its own; with a URL, on that PostgreSQL
 database, which must be empty. Needs openssl.
 """
 
@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,18 +27,23 @@ from pathlib import Path
 import aiohttp
 from _lab import folder, machine, print_table
 from application import RUN, fill
-from people import WARM_UP_S, Seen, cpu_s, row, visit
+from people import CLIENT_ID, WARM_UP_S, Seen, connect, cpu_s, row, stay, visit
 
+BY_EVENTS = "by events"
 LARGEST = {
     "by pages": ("/library", f"/runs/{RUN}"),
     "by REST": (f"/api/v1/runs/{RUN}/scores?limit=500", "/api/v1/metrics"),
+    BY_EVENTS: (f"/runs/{RUN}",),
 }
 CONNECTIONS = 20
+BUTTON = r"""\"(\d+)\":{"tag":"q-btn","class":\[[^]]*\],"props":{[^{}]*"label":"%s"[^{}]*},"""
+BUTTON += r""""events":\[{"listener_id":"([0-9a-f-]{36})","type":"click\""""
+"""A button in the elements of a page."""
 
 
 @dataclass
 class Attack:
-    """What one person asks for, and gets."""
+    """What one person asks for, and gets; status 0 counts events sent."""
 
     paths: tuple[str, ...]
     statuses: dict[int, int] = field(default_factory=dict[int, int])
@@ -51,6 +59,35 @@ class Attack:
                     await answer.read()
                     self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
             except (aiohttp.ClientError, TimeoutError):
+                self.failures += 1
+
+    async def click(self, session: aiohttp.ClientSession, url: str, ends: float) -> None:
+        """Open a page, and press its buttons as fast as possible."""
+        while time.monotonic() < ends:
+            try:
+                async with session.get(url + self.paths[0]) as answer:
+                    text = await answer.text()
+                page = CLIENT_ID.search(text)
+                buttons = [re.search(BUTTON % label, text) for label in ("Next", "Previous")]
+                if not page:
+                    continue  # 429
+                query = {"client_id": page[1], "next_message_id": "0", "implicit_handshake": "true", "EIO": "4"}
+                query |= {"tab_id": str(uuid.uuid4()), "document_id": str(uuid.uuid4()), "transport": "websocket"}
+                address, origin = f"{url}/_nicegui_ws/socket.io/", {"Origin": url}
+                async with (
+                    session.ws_connect(address, params=query, headers=origin) as socket,
+                    asyncio.TaskGroup() as both,
+                ):
+                    await connect(socket)
+                    both.create_task(stay(socket, ends - time.monotonic()))
+                    while time.monotonic() < ends:
+                        for button in buttons:
+                            assert button, "a run's page without its button"
+                            event = {"id": int(button[1]), "client_id": page[1], "listener_id": button[2], "args": []}
+                            await socket.send_str(f"42{json.dumps(['event', event])}")
+                            self.statuses[0] = self.statuses.get(0, 0) + 1
+                            await asyncio.sleep(0)
+            except (aiohttp.ClientError, TimeoutError, TypeError, ExceptionGroup):
                 self.failures += 1
 
 
@@ -116,7 +153,8 @@ async def measure(
         ]
         everybody = [tasks.create_task(visit(one, url, pause_s, ends, seen, begins)) for one in people]
         if attack:
-            everybody += [tasks.create_task(attack.ask(attacker, url, ends)) for _ in range(CONNECTIONS)]
+            act = attack.click if attack.paths == LARGEST[BY_EVENTS] else attack.ask
+            everybody += [tasks.create_task(act(attacker, url, ends)) for _ in range(CONNECTIONS)]
         await asyncio.wait(everybody)
     return seen
 

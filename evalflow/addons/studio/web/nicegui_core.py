@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from asyncio import Task
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MethodType
 from typing import Any
 
-from nicegui import Client, app, core, helpers
+from nicegui import Client, app, background_tasks, core, helpers
 from nicegui.elements.mixins.text_element import TextElement
 from nicegui.elements.mixins.validation_element import ValidationElement
 from nicegui.elements.mixins.value_element import ValueElement
@@ -18,6 +20,7 @@ __all__ = [
     "free_at_once",
     "open_clients",
     "remember_signatures",
+    "running_tasks",
     "socket_server",
 ]
 
@@ -25,6 +28,11 @@ __all__ = [
 def open_clients() -> Mapping[str, Client]:
     """The open pages of this process by their random ids."""
     return Client.instances
+
+
+def running_tasks() -> AbstractSet[Task[Any]]:
+    """What pages do now, such as the async handlers of events."""
+    return background_tasks.running_tasks  # pyright: ignore - partly untyped in NiceGUI
 
 
 def socket_server() -> Any:

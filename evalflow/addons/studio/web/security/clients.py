@@ -99,7 +99,7 @@ def guard_events() -> None:
 
 
 def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Callable[..., Any]:
-    from evalflow.addons.studio.web.nicegui_core import socket_server
+    from evalflow.addons.studio.web.nicegui_core import running_tasks, socket_server
 
     async def guarded(sid: str, message: Any) -> Any:
         content = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
@@ -109,12 +109,16 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
         if event != "event":
             return await _handled(handle, sid, message)
         try:
-            async with turns.turn(opener.first.queue if opener.first else "") as is_mine:
+            begun = set[asyncio.Task[Any]]()
+            async with turns.turn(opener.first.queue if opener.first else "", begun) as is_mine:
                 if not is_mine:
                     return False
                 if is_due(opener):
                     await to_thread.run_sync(note_event, opener)
-                return await _handled(handle, sid, message)
+                before = set(running_tasks())
+                result = await _handled(handle, sid, message)  # which waits for nothing: the new tasks are its own
+                begun |= running_tasks() - before
+                return result
         except SignedOutError:
             return False
 

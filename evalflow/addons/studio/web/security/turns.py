@@ -6,9 +6,9 @@ import asyncio
 import math
 import time
 from asyncio import Event, Semaphore
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from evalflow.addons.studio.web.api.problems import RETRY
@@ -32,6 +32,9 @@ LONGEST_GAP_S = 3.0
 """How long they wait for that; otherwise a busy server would never answer them."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
+LONGEST_EVENT_S = 1.0
+"""Seconds that the next event of a person waits for what the last one has begun, such as a search: what is begun takes
+a thread, and some of it long, or until the person has answered."""
 RATE, BURST = 50.0, 200.0
 """Messages of one session's pages that are taken a second, in the long run and at first; later ones are read later."""
 LONGEST_WAIT_S = 5.0
@@ -167,8 +170,11 @@ class EventTurns:
         self._people = WeakValueDictionary[str, _PersonalTurns]()
 
     @asynccontextmanager
-    async def turn(self, person: str) -> AsyncGenerator[bool]:
-        """Wait for a turn; False if too many wait already. Whoever used the loop lets it to others for as long."""
+    async def turn(self, person: str, begun: Set[asyncio.Task[Any]] = frozenset()) -> AsyncGenerator[bool]:
+        """Wait for a turn; False if too many wait already. Whoever used the loop lets it to others for as long.
+
+        `begun` gets what the event has begun, in the block; the next turn waits for that too.
+        """
         turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns(1))
         if turns.waiting >= WAITING_EVENTS:
             yield False
@@ -178,7 +184,10 @@ class EventTurns:
         try:
             yield True
             await asyncio.sleep(0)  # the first steps of what it has started
-            await asyncio.sleep(time.monotonic() - began)
+            used_s = time.monotonic() - began
+            if begun:
+                await asyncio.wait(begun, timeout=LONGEST_EVENT_S)
+            await asyncio.sleep(used_s)
         finally:
             turns.release()
 

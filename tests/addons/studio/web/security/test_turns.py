@@ -386,3 +386,33 @@ async def test_events_of_one_person_are_handled_in_order_with_room_between_them(
         assert "vera 10" not in seen
     assert [one for one in seen if one.startswith("vera")] == [f"vera {number}" for number in range(11)]
     assert seen.count("dropped") == 9
+
+
+@pytest.mark.anyio
+async def test_the_next_event_of_a_person_waits_for_what_the_last_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins a thread's work, and the threads of many would leave no time to pages."""
+    monkeypatch.setattr(turns, "LONGEST_EVENT_S", LONGEST_S)
+    events, ends, seen = EventTurns(), asyncio.Event(), list[str]()
+
+    async def handle(person: str) -> None:
+        begun = set[asyncio.Task[Any]]()
+        async with events.turn(person, begun):
+            seen.append(person)
+            begun.add(asyncio.create_task(ends.wait()))
+
+    async def settle() -> list[str]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return seen
+
+    async with asyncio.TaskGroup() as tasks:
+        for person in ("vera", "vera", "ben"):
+            tasks.create_task(handle(person))
+        assert await settle() == ["vera", "ben"]
+        ends.set()
+    assert seen == ["vera", "ben", "vera"]
+    monkeypatch.setattr(turns, "LONGEST_EVENT_S", 0.0)
+    ends.clear()
+    await handle("vera")
+    await handle("vera")  # what takes longer is not waited for
+    ends.set()
