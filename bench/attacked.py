@@ -4,8 +4,8 @@
 
 PEOPLE (60) with accounts open pages over TLS as in `people.py`, one every PAUSE_S (10) on average. Meanwhile another
 person with an account asks for the largest pages, then for the largest answers of the REST API, and then turns the
-pages of a run's results, by 20 connections at once; at first nobody does. The server is `serve --public` in a process of its own; with a URL, on that PostgreSQL
-database, which must be empty. Needs openssl.
+pages of a run's results, by 20 connections at once; at first nobody does. The server is `serve --public` in a process
+of its own; with a URL, on that PostgreSQL database, which must be empty. Needs openssl.
 """
 
 from __future__ import annotations

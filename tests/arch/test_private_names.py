@@ -43,7 +43,11 @@ ADAPTERS: dict[str, set[str]] = {
         "nicegui.helpers.expects_arguments",
         "nicegui.observables.ObservableCollection._change_handlers",
     },
-    "uvicorn_protocol.py": {"uvicorn.protocols.http.h11_impl.H11Protocol"},
+    "uvicorn_protocol.py": {
+        "uvicorn._types.ASGIReceiveEvent",
+        "uvicorn.protocols.http.h11_impl.H11Protocol",
+        "uvicorn.protocols.websockets.websockets_sansio_impl.WebSocketsSansIOProtocol",
+    },
 }
 """The undocumented names that each adapter uses, by the end of its path."""
 DOCUMENTED = {

@@ -172,11 +172,16 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
     """A uvicorn server with the limits of the application."""
     import uvicorn
 
-    from evalflow.addons.studio.web.security.uvicorn_protocol import LONGEST_HEADERS, finished_requests
+    from evalflow.addons.studio.web.security.uvicorn_protocol import (
+        LONGEST_HEADERS,
+        finished_requests,
+        unhurried_sockets,
+    )
 
     config = uvicorn.Config(
         app,
         http=finished_requests(),
+        ws=unhurried_sockets(),
         h11_max_incomplete_event_size=LONGEST_HEADERS,
         access_log=False,
         log_config=None,

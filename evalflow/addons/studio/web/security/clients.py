@@ -103,7 +103,10 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
 
     async def guarded(sid: str, message: Any) -> Any:
         content = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-        opener, sender = _opener(content.get("client_id")), _owner(socket_server().get_environ(sid)["asgi.scope"])
+        connection = socket_server().get_environ(sid)
+        if connection is None:  # it has ended meanwhile
+            return False
+        opener, sender = _opener(content.get("client_id")), _owner(connection["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
             return False
         if event != "event":

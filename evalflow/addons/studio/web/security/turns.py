@@ -42,7 +42,8 @@ LONGEST_WAIT_S = 5.0
 _API, _FILES = "/api/", ("/assets/", "/_nicegui/")
 """Paths of the REST API; those of files, which a page asks for at once and which take no turn."""
 _SOCKET, _IN_A_REQUEST = "/_nicegui_ws/", 5.0
-"""The path of open pages' connections, and how many messages a request there counts for, which can hold several."""
+"""The path of open pages' connections, and how many messages a request there counts for, which can hold several, and a
+new connection."""
 _EVENTS = b"text/event-stream"
 
 
@@ -62,6 +63,7 @@ class FairTurns:
         if scope["type"] != "lifespan" and route_path(scope).startswith(_SOCKET):
             key = _key(scope)
             if scope["type"] == "websocket":
+                await self.pace.wait(key, _IN_A_REQUEST)
                 await self.app(scope, self.pace.paced(key, receive), send)
             elif self.pace.delay(key, _IN_A_REQUEST) > LONGEST_WAIT_S:
                 await refuse(scope, receive, send, 429, "your pages send too fast: send less", RETRY)

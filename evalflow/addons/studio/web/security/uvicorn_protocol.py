@@ -1,13 +1,21 @@
-"""What the application uses of uvicorn that uvicorn does not document: its protocol. No other module does."""
+"""What the application uses of uvicorn that uvicorn does not document: its protocols. No other module does."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIReceiveEvent
 
 HEADERS_TIMEOUT_S = 20.0
 """Seconds for the headers of a request, and for the rest of a body after the response was sent."""
 LONGEST_HEADERS = 64 * 1024
 """Maximum number of bytes of a request's first line and headers, if they arrive in parts."""
+
+READ_AT_ONCE = 8 * 1024
+"""Bytes of a websocket in which messages are looked for before those that were found are taken."""
 
 
 def finished_requests() -> type[asyncio.Protocol]:
@@ -55,3 +63,44 @@ def finished_requests() -> type[asyncio.Protocol]:
                 self.transport.close()
 
     return FinishedRequests
+
+
+def unhurried_sockets() -> type[asyncio.Protocol]:
+    """A protocol class for uvicorn, which otherwise finds all messages of 256 KB before the first one is taken."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+    from websockets.exceptions import InvalidState
+
+    class UnhurriedSockets(WebSocketsSansIOProtocol):
+        """Looks for messages as slowly as they are taken; thousands at once would hold up everybody's pages."""
+
+        _unread = b""
+
+        def data_received(self, data: bytes) -> None:
+            self._unread += data
+            self._look()
+
+        async def receive(self) -> ASGIReceiveEvent:
+            message = await super().receive()
+            self._look()
+            return message
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._look_once()  # what a page has sent just before it was left
+            self._unread = b""
+            super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            with suppress(InvalidState):  # it is being closed by the other side: uvicorn would not end
+                super().shutdown()
+            self.transport.close()
+
+        def _look(self) -> None:
+            while self._unread and not self.read_paused:
+                self._look_once()
+
+        def _look_once(self) -> None:
+            data, self._unread = self._unread[:READ_AT_ONCE], self._unread[READ_AT_ONCE:]
+            if data:
+                super().data_received(data)
+
+    return UnhurriedSockets
