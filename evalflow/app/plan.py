@@ -231,7 +231,7 @@ def _label_rows(
     if goal.kind == "detect":
         alone = needed(replace(spread, judged=0.0, shared=0.0), math.inf) or MOST_LABELS
     elif rate is None:
-        alone = cases_for_width(spread.labels * spread.design_effect, goal.value)
+        alone = cases_for_width(float(spread.labels * spread.design_effect), goal.value)
     else:
         alone = math.ceil(cases_for_rate_width(rate, goal.value) * spread.design_effect)
     for judged in answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -12,6 +13,7 @@ from evalflow.stats.quantiles import quantile
 
 DRAWS = 2_000
 _CHUNK = 4_000_000
+_HELD = 1_000_000  # values of resamples held in memory at once
 _FEW_PATTERNS = 100  # up to this many patterns, drawn counts are cached: 1.6 MB
 FEW_CASES = 30
 FEW_CLUSTERS = 10
@@ -38,6 +40,17 @@ def _drawn(weights: tuple[int, ...], seed: int) -> Ints:
     n = sum(weights)
     found: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)
     return found
+
+
+def cluster_counts(clusters: int, values: int, seed: int) -> Iterator[Ints]:
+    """How often each of DRAWS resamples has each cluster, shape (resamples, clusters), some resamples at a time.
+
+    `values` is how many values of a resample the caller holds in memory.
+    """
+    rng, size = np.random.default_rng(seed), max(1, min(DRAWS, _HELD // max(1, values)))
+    for start in range(0, DRAWS, size):
+        picked = rng.integers(clusters, size=(min(size, DRAWS - start), clusters))
+        yield np.stack([np.bincount(one, minlength=clusters) for one in picked])
 
 
 def percentiles(values: Floats, units: int) -> tuple[float, float]:

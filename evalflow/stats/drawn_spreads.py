@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from evalflow.lazy import np
 from evalflow.stats.arrays import Floats, Ints
 from evalflow.stats.prediction import Spread
 
 
-def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -> Iterator[Spread]:
-    """Yield the `observed_spread` of every resample, which contains cluster c `times[resample, c]` times.
+def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -> Spread:
+    """The `observed_spread` of every resample, which contains cluster c `times[resample, c]` times.
 
     Keeps several numbers in memory for each label of each resample.
     """
@@ -35,9 +33,7 @@ def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -
     varies = ranges[1] > 0  # rounding can make the mean of equal scores inexact, so that they seem to vary
     steps = np.maximum(*ranges)
     covariances = shared(labels, labels), varies * shared(judged, judged), varies * shared(labels, judged)
-    columns = *covariances, effects, steps, _alike_when_drawn(off, drawn, n, steps)
-    for a, b, both, effect, step, equal in np.stack(columns, axis=1).tolist():
-        yield Spread(a, b, both, effect, step, equal)
+    return Spread(*covariances, effects, steps, _alike_when_drawn(off, drawn, n, steps))
 
 
 def _alike_when_drawn(off: Floats, drawn: Floats, n: Floats, steps: Floats) -> Floats:

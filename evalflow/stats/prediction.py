@@ -414,27 +414,26 @@ class Spread:
     """Variances and covariance of people's labels and a judge's scores, and the design effect of clusters.
 
     `step` is the largest possible error of a judge, and `alike` how often two of its errors are equal
-    (`pseudo_variance`).
+    (`pseudo_variance`). Each is a number, or an array with one for each of many resamples.
     """
 
-    labels: float
-    judged: float
-    shared: float
-    design_effect: float = 1.0
-    step: float = 0.0
-    alike: float = 0.0
+    labels: float | Floats
+    judged: float | Floats
+    shared: float | Floats
+    design_effect: float | Floats = 1.0
+    step: float | Floats = 0.0
+    alike: float | Floats = 0.0
 
     def error(self, n: ArrayLike, answers: float = math.inf) -> Floats:
         """Expected standard error of the corrected mean with n labels among this many answers."""
         labels = np.asarray(n, dtype=np.float64)
-        rest = np.full(labels.shape, answers) - labels
-        lambda_, pseudo = np.zeros(labels.shape), 2 * self.alike * self.step**2
-        if self.judged > 0:
+        rest, pseudo = answers - labels, 2 * self.alike * self.step**2
+        share = 1.0 if math.isinf(answers) else rest / answers
+        with np.errstate(divide="ignore", invalid="ignore"):
             tuned = np.clip(self.shared / ((1 + labels / rest) * self.judged), 0, 1)
-            share = 1.0 if math.isinf(answers) else rest / answers
-            lambda_ = np.where(labels < CROSSFIT_LABELS, share, tuned)
-            gain = 2 * lambda_ * self.shared - lambda_**2 * (1 + labels / rest) * self.judged
-            lambda_ = lambda_ * ((labels - 1) * gain + self.step**2 / 2 >= lambda_**2 * pseudo)
+        lambda_ = np.where(np.asarray(self.judged) > 0, np.where(labels < CROSSFIT_LABELS, share, tuned), 0.0)
+        gain = 2 * lambda_ * self.shared - lambda_**2 * (1 + labels / rest) * self.judged
+        lambda_ = lambda_ * ((labels - 1) * gain + self.step**2 / 2 >= lambda_**2 * pseudo)
         residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
         variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
         return np.sqrt(variance + pseudo * (lambda_ / (labels / self.design_effect + 2)) ** 2)

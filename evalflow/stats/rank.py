@@ -28,6 +28,7 @@ from evalflow.stats.arrays import (
     ROUNDING,
     UPPER,
     ArrayLike,
+    Bools,
     Estimated,
     Floats,
     Interval,
@@ -39,7 +40,7 @@ from evalflow.stats.arrays import (
     no_interval,
     undefined,
 )
-from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interval
+from evalflow.stats.bootstrap import bootstrap_method, cluster_counts, percentile_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, cr2, t_interval
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.quantiles import quantile
@@ -219,51 +220,64 @@ def agreements(
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)
     codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)
-    groups = int(codes.max()) + 1 if codes.size else 0
-    members: list[Ints] = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-    rng = np.random.default_rng(seed)
-    draws = np.empty((DRAWS, len(table)))
-    for number in range(DRAWS):
-        picked: Ints = rng.integers(groups, size=groups)
-        chosen = np.concatenate([members[int(group)] for group in picked.tolist()])
-        draws[number] = _agreement(x[chosen], table[:, chosen], count[chosen], measure)
-    return Agreements(_agreement(x, table, count, measure), draws, x.size, groups)
+    if not codes.size:
+        return Agreements(np.full(len(table), np.nan), np.full((1, len(table)), np.nan), 0, 0)
+    groups = int(codes.max()) + 1
+    counts = cluster_counts(groups, x.size, seed)
+    draws = np.concatenate([_agreement(x, table, times[:, codes] * count, measure) for times in counts])
+    return Agreements(_agreement(x, table, count[None], measure)[0], draws, x.size, groups)
 
 
 def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
-    one = _VALUES[measure]
-    return np.array([one(human, judge, weights) for judge in judges])
+    """Each judge's agreement in each resample, where `weights` has the answers' weights, shape (resamples, answers)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.stack([_VALUES[measure](human, judge, weights) for judge in judges], axis=1)
 
 
-def _accuracy_value(x: Floats, y: Floats, count: Floats) -> float:
-    return float((x == y) @ count) / float(count.sum()) if x.size else float("nan")
+def _accuracy_values(x: Floats, y: Floats, weights: Floats) -> Floats:
+    return weights @ (x == y) / weights.sum(axis=1)
 
 
-def _weighted_kappa_value(x: Floats, y: Floats, count: Floats) -> float:
+def _weighted_kappa_values(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Kappa with squared distances: 1 - E (x - y)^2 / E (x - y')^2 for independent x and y'."""
-    n = float(count.sum())
-    means, squares = ([float(side**power @ count) / n for side in (x, y)] for power in (1, 2))
-    by_chance = sum(squares) - 2 * means[0] * means[1]
-    return 1 - float((x - y) ** 2 @ count) / n / by_chance if by_chance > ROUNDING else float("nan")
+    a, b, squares, apart = (weights @ one / weights.sum(axis=1) for one in (x, y, x**2 + y**2, (x - y) ** 2))
+    by_chance = squares - 2 * a * b
+    return np.where(by_chance > ROUNDING, 1 - apart / by_chance, np.nan)
 
 
-def _kappa_value(x: Floats, y: Floats, count: Floats) -> float:
-    values, codes = np.unique(np.concatenate([x, y]), return_inverse=True)
-    n = float(count.sum())
-    a, b = (np.bincount(side, count, values.size) / n for side in (codes[: x.size], codes[x.size :]))
-    by_chance = float(a @ b)
-    return (float((x == y) @ count) / n - by_chance) / (1 - by_chance) if by_chance < 1 - ROUNDING else float("nan")
+def _kappa_values(x: Floats, y: Floats, weights: Floats) -> Floats:
+    classes, n = np.unique(np.concatenate([x, y])), weights.sum(axis=1)
+    a, b = (weights @ np.equal.outer(side, classes) / n[:, None] for side in (x, y))
+    by_chance = (a * b).sum(axis=1)
+    return np.where(by_chance < 1 - ROUNDING, (weights @ (x == y) / n - by_chance) / (1 - by_chance), np.nan)
 
 
-def _spearman(x: Floats, y: Floats, count: Floats) -> float:
-    if constant(x) or constant(y):
-        return float("nan")
-    return pearson(mean_ranks(x, count), mean_ranks(y, count), count)
+def _spearman_values(x: Floats, y: Floats, weights: Floats) -> Floats:
+    a, b = (_centred_ranks(side, weights) for side in (x, y))
+    product, spread, other = ((weights * left * right).sum(axis=1) for left, right in ((a, b), (a, a), (b, b)))
+    is_constant = _are_constant(x, weights) | _are_constant(y, weights)
+    return np.where(is_constant, np.nan, np.clip(product / np.sqrt(spread * other), -1, 1))
 
 
-_VALUES: Mapping[Measure, Callable[[Floats, Floats, Floats], float]] = {
-    "kappa": _kappa_value,
-    "kappa_weighted": _weighted_kappa_value,
-    "spearman": _spearman,
-    "accuracy": _accuracy_value,
+def _centred_ranks(values: Floats, weights: Floats) -> Floats:
+    """Each answer's `mean_ranks` in each resample, minus their mean, shape (resamples, answers)."""
+    order = np.argsort(values, kind="stable")
+    first = np.unique(values[order], return_index=True)[1]
+    tied = np.add.reduceat(weights[:, order], first, axis=1)
+    ranks = np.cumsum(tied, axis=1) - tied / 2 - tied.sum(axis=1, keepdims=True) / 2
+    return ranks[:, np.unique(values, return_inverse=True)[1]]
+
+
+def _are_constant(values: Floats, weights: Floats) -> Bools:
+    """Whether `constant` holds for the values in each resample."""
+    there = weights > 0
+    low, high = np.where(there, values, np.inf).min(axis=1), np.where(there, values, -np.inf).max(axis=1)
+    return high - low <= ROUNDING * np.maximum(1.0, np.maximum(abs(low), abs(high)))
+
+
+_VALUES: Mapping[Measure, Callable[[Floats, Floats, Floats], Floats]] = {
+    "kappa": _kappa_values,
+    "kappa_weighted": _weighted_kappa_values,
+    "spearman": _spearman_values,
+    "accuracy": _accuracy_values,
 }

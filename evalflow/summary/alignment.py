@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalflow.lazy import np, pl
-from evalflow.stats.bootstrap import DRAWS
+from evalflow.stats.arrays import Floats
+from evalflow.stats.bootstrap import cluster_counts
 from evalflow.stats.drawn_spreads import drawn_spreads
 from evalflow.stats.paired import Difference, cases_needed
 from evalflow.stats.prediction import observed_spread
@@ -18,7 +19,6 @@ from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.verdicts import Verdict, helps, of_taught_judge
 
 _KEY = ("case_id", "target_repeat")
-_CHUNK = 1_000_000  # resampled labelled answers held in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,8 @@ def _width(
     values = np.array([math.nan if one is None else float(one.width(human.size, total)) for one in spreads])
     if np.isnan(values).any():
         return None
-    rng, draws = np.random.default_rng(seed), np.empty((DRAWS, 2))
-    step = max(1, _CHUNK // human.size)
-    for start in range(0, DRAWS, step):
-        picked = rng.integers(groups, size=(min(step, DRAWS - start), groups))
-        times = np.stack([np.bincount(one, minlength=groups) for one in picked])
-        for judge, side in enumerate(sides):
-            drawn = drawn_spreads(human, side, clusters, times)
-            draws[start : start + step, judge] = [float(one.width(human.size, total)) for one in drawn]
-    return Agreements(values, draws, human.size, groups).difference(0, 1)
+    draws: list[Floats] = []
+    for times in cluster_counts(groups, human.size, seed):
+        drawn = [drawn_spreads(human, side, clusters, times) for side in sides]
+        draws.append(np.stack([one.width(human.size, total) for one in drawn], axis=1))
+    return Agreements(values, np.concatenate(draws), human.size, groups).difference(0, 1)
