@@ -74,6 +74,7 @@ def unhurried_sockets() -> type[asyncio.Protocol]:
         """Looks for messages as slowly as they are taken; thousands at once would hold up everybody's pages."""
 
         _unread = b""
+        _left = READ_AT_ONCE  # to read after the server has closed it, for the other side's farewell
 
         def data_received(self, data: bytes) -> None:
             self._unread += data
@@ -96,10 +97,15 @@ def unhurried_sockets() -> type[asyncio.Protocol]:
 
         def _look(self) -> None:
             while self._unread and not self.read_paused:
+                if self._left <= 0:
+                    self._unread = b""
+                    self.transport.close()
                 self._look_once()
 
         def _look_once(self) -> None:
             data, self._unread = self._unread[:READ_AT_ONCE], self._unread[READ_AT_ONCE:]
+            if self.close_sent:
+                self._left -= len(data)
             if data:
                 super().data_received(data)
 

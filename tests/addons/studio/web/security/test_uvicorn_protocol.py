@@ -55,6 +55,9 @@ class Taker:
         while True:
             await self.may_take.acquire()
             message: MutableMapping[str, Any] = await receive()
+            if message.get("text") == "bye":
+                await send({"type": "websocket.close", "code": 1000})
+                return
             if message["type"] == "websocket.disconnect":
                 return
             self.taken.append(message["text"])
@@ -109,6 +112,20 @@ async def test_messages_are_looked_for_as_slowly_as_they_are_taken() -> None:
         app.may_take.release()
     await settle()
     assert app.taken[-2:] == ["last", "words"]
+
+
+@pytest.mark.anyio
+async def test_whoever_goes_on_sending_after_the_server_has_closed_the_connection_is_cut_off() -> None:
+    app = Taker()
+    protocol, wire = await opened(app)
+    protocol.data_received(sent("bye", *["x"] * 10))
+    app.may_take.release()
+    await settle()
+    assert not wire.is_closed, "a few were on their way"
+    for _ in range(4):
+        protocol.data_received(sent(*["x" * 100] * 50))
+    assert wire.is_closed
+    protocol.connection_lost(None)
 
 
 @pytest.mark.anyio
