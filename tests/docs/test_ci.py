@@ -217,6 +217,44 @@ def test_what_fails_the_job_is_chosen(tmp_path: Path) -> None:
     assert "fail-on is always; write failed, inconclusive or never" in runner.log
 
 
+def test_the_action_has_the_form_that_github_reads() -> None:
+    assert (
+        {"name", "description", "runs"}
+        <= set(ACTION)
+        <= {"name", "description", "inputs", "outputs", "runs", "branding"}
+    )
+    for own in ACTION["inputs"].values():
+        assert {"description"} <= set(own) <= {"description", "required", "default"}
+    assert all(set(own) == {"description", "value"} for own in ACTION["outputs"].values())
+    assert set(ACTION["runs"]) == {"using", "steps"}
+    assert ACTION["runs"]["using"] == "composite"
+    written: set[str] = set()
+    for step in ACTION["runs"]["steps"]:
+        kind = {"run", "shell"} if "run" in step else {"uses"}
+        assert {"name", *kind} <= set(step) <= {"name", "id", "if", "env", "with", *kind}
+        named = set(re.findall(r"(?:inputs|steps\.[a-z]+\.outputs)\.[a-z-]+", yaml.safe_dump(step)))
+        assert named <= {f"inputs.{name}" for name in ACTION["inputs"]} | written, step["name"]
+        outputs = re.findall(r'"([a-z-]+)=', step.get("run", "")) if "id" in step else []
+        written |= {f"steps.{step['id']}.outputs.{name}" for name in outputs}
+    for own in ACTION["outputs"].values():
+        assert own["value"].strip("${ }") in written
+
+
+@pytest.mark.parametrize(
+    "step", [step for step in ACTION["runs"]["steps"] if "run" in step], ids=lambda step: step["name"]
+)
+def test_bash_can_read_each_step(step: Mapping[str, Any]) -> None:
+    done = subprocess.run(["bash", "-n"], input=step["run"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_page_evaluates(tmp_path: Path) -> None:
+    step = yaml.safe_load(blocks("yaml", PAGE)[0])["jobs"]["evaluate"]["steps"][-1]["with"]
+    assert Runner(tmp_path)("pull_request", step["run"], step["fail-on"]) == 0
+    assert "## jailbreak\\_guardrails on" in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
 def test_actions_are_pinned() -> None:
     used = [step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step]
     workflow = yaml.safe_load(blocks("yaml", PAGE)[0])
