@@ -14,6 +14,7 @@ from evalflow.app.core.labels import bound_labels, labels_to_compare
 from evalflow.app.core.plan_bases import pilot_bases, stated_basis
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.errors import Problem, UserError, command
+from evalflow.labels.sheet import advised_size
 from evalflow.lazy import pl
 from evalflow.report.plan import Goal, LabelRow, PilotCosts, PlanReport, PlanRow, print_plan
 from evalflow.report.wording import print_json
@@ -214,7 +215,8 @@ def _labelled(
             yield " · ".join(str(word) for word in (metric, judge) if word), part.height, spread, f"{given.height} {on}"
     if not found:
         what = f"there are fewer than two {on}" + (f" on {options.metric}" if options.metric else "")
-        hint = f"label the same cases of both: {command('calibrate', runs[-1].folder.path, '--sample', 60)}"
+        size = advised_size(sum(runs[-1].manifest.asked.values()))
+        hint = f"label the same cases of both: {command('calibrate', runs[-1].folder.path, '--sample', size)}"
         raise UserError(Problem(what, options.labels, "; ".join([*notes, hint])))
 
 

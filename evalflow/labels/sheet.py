@@ -21,6 +21,7 @@ from evalflow.records import Case
 
 Key = tuple[str, str, str, int]  # dataset, case_id, target, target_repeat
 _STRATA = 5
+_ADVISED = 50
 CELL = ("dataset", "case_id", "target", "target_repeat")  # the columns that identify an answer
 
 
@@ -45,6 +46,11 @@ class Drawn:
     weights: Mapping[Key, float]
     strata: Mapping[str, tuple[int, int]]
     groups: tuple[int, int]
+
+
+def advised_size(answers: int) -> int:
+    """Return how many of a run's answers to label if nobody has said how many."""
+    return max(1, min(_ADVISED, answers))
 
 
 def draw(

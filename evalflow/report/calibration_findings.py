@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from evalflow.labels.sheet import advised_size
 from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
@@ -269,7 +270,7 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
     if _is_told(row):
         yield (
             f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
-            f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
+            f"needs {MIN_LABELS}{_more_labels(n + c.n_unlabelled)}"
         )
     labels, scores = row.constant
     if labels and row.all_tied:
@@ -283,9 +284,18 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
         yield f"the {row.who} gives every answer the score {number(c.judge_mean)}, so only the labels count"
 
 
+def _more_labels(answers: int) -> str:
+    """How a run with so many answers gets enough labels."""
+    if answers < MIN_LABELS:
+        return f", and the run has {counted(answers, 'answer')}: evaluate more cases"
+    size = advised_size(answers)
+    return f"; label {f'all {size}' if size == answers else f'{size} or more'} (calibrate --sample {size})"
+
+
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     if row.declared_unusable and row.tag is None:
-        yield "label answers of this run, which correct its mean: calibrate --sample 50"
+        size = advised_size(row.corrected.n + row.corrected.n_unlabelled)
+        yield f"label answers of this run, which correct its mean: calibrate --sample {size}"
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     more = "" if row.tag else ": only labels of a random sample correct a mean"

@@ -833,3 +833,13 @@ def test_no_score_counts_of_an_answer_in_which_people_found_nothing_to_score(pro
     config = MetricConfig(kind="check", description="d")
     first = most_informative(run.scores(), {"exact_match": config}, most=2, people=found.people)
     assert first == {("rag", "c1"), ("rag", "c3")}
+
+
+def test_no_more_answers_are_advised_than_the_run_has(lab: Lab) -> None:
+    evaluate(lab, cases()[:12])
+    refused_without = lab("calibrate").stderr
+    assert "--sample 12" in refused_without
+    lab("calibrate", "--sample", "12")
+    fill(lab.folder / "labels.csv")
+    said = " ".join(lab("calibrate", "--labels", "labels.csv").stdout.split())
+    assert "needs 15, and the run has 12 answers: evaluate more cases" in said

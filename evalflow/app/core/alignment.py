@@ -15,6 +15,7 @@ from evalflow.app.core.saved import SavedRun, answered_rows, composed_of
 from evalflow.config.schema import MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError, command
+from evalflow.labels.sheet import advised_size
 from evalflow.lazy import pl
 from evalflow.metrics.case_fields import fields_of
 from evalflow.metrics.kinds.g_eval import GEvalMetricConfig
@@ -173,7 +174,8 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
     series = found.select("dataset", "target", "judge").unique(maintain_order=True)
     if not series.height:
         what = f"no answer has both a score of {metric} and a label"
-        raise UserError(Problem(what, people.source, f"label some: {command('calibrate', '--sample', 60)}"))
+        size = advised_size(sum(run.manifest.asked.values()))
+        raise UserError(Problem(what, people.source, f"label some: {command('calibrate', '--sample', size)}"))
     if series.height > 1:
         names = ", ".join(" · ".join(str(part) for part in row if part) for row in series.iter_rows())
         hint = "give labels of one of them: --labels FILE"

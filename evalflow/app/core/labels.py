@@ -24,6 +24,7 @@ from evalflow.app.core.saved import SavedRun, answered_rows, scored_runs
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
+from evalflow.labels.sheet import advised_size
 from evalflow.lazy import pl
 from evalflow.metrics.case_fields import is_recorded
 from evalflow.metrics.scale import label_scale, read_judgement
@@ -80,7 +81,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     if not found.given and not found.problems:
         what = "there are no human labels"
         folder = shown(run.folder.path)
-        draw = command("calibrate", folder, "--sample", 50)
+        draw = command("calibrate", folder, "--sample", advised_size(sum(run.manifest.asked.values())))
         hint = f"draw answers to label, and give the labels with --labels: {draw}"
         if found.blank:
             what = f"nobody has filled in a value yet, in {counted(len(found.blank), 'row')}"
@@ -352,7 +353,8 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         own = found[folder]
         if folder not in frames:
             why = "".join(f" ({note})" for note in (own.notes if own else ()))
-            again = f"label the same cases there: {command('calibrate', folder, '--sample', 60)}"
+            size = advised_size(sum(run.manifest.asked.values()))
+            again = f"label the same cases there: {command('calibrate', folder, '--sample', size)}"
             notes.append(
                 f"{run.name}: no label is of its answers{why}, so labels correct no difference with it; {again}"
             )
