@@ -196,12 +196,21 @@ class CallError(EvalflowError):
         raw: The last reply, unchanged, or None if there was none.
         spend: The cost of all its requests, the failed one included (tries of one call count once); None if none of
             them reached the endpoint.
+        remedy: The override of the command line that would help, such as `judge.mode=md_json`, if one is known.
     """
 
-    def __init__(self, error_type: str, message: str, raw: str | None = None, spend: Spend | None = None) -> None:
+    def __init__(
+        self,
+        error_type: str,
+        message: str,
+        raw: str | None = None,
+        spend: Spend | None = None,
+        remedy: str | None = None,
+    ) -> None:
         self.error_type = error_type
         self.raw = raw
         self.spend = spend
+        self.remedy = remedy
         super().__init__(message)
 
     __reduce__ = _reduced

@@ -26,6 +26,7 @@ class Failed:
 
     error_type: str
     error: str
+    remedy: str | None = None
 
 
 class Owner:
@@ -91,7 +92,9 @@ class Deadlines:
             self._ended = True
             raise fatal from None
         if isinstance(error, EvalflowError):
-            return Failed(error.error_type if isinstance(error, CallError) else "exception", str(error))
+            if isinstance(error, CallError):
+                return Failed(error.error_type, str(error), error.remedy)
+            return Failed("exception", str(error))
         what = of_exception(error)
         if what not in self._logged:
             self._logged.add(what)

@@ -200,6 +200,7 @@ class Pipeline:
             steps=outcome.steps,
             error_type=outcome.error_type,
             error=outcome.error,
+            remedy=outcome.remedy,
             path=outcome.path,
             finish_reason=answer.finish_reason,
             extracted=answer.extracted,

@@ -154,7 +154,7 @@ class Scorer:
         work = cell.pair.metric.score(cell.case, cell.answer, meter, cell.repeat)
         outcome = await self._deadlines.attempt(work)
         if isinstance(outcome, Failed):
-            outcome = Outcome(status="error", error_type=outcome.error_type, error=outcome.error)
+            outcome = Outcome(status="error", error_type=outcome.error_type, error=outcome.error, remedy=outcome.remedy)
         if meter is None:
             return Judgement(outcome, None)
         return Judgement(meter.fill(outcome), meter.info.name, meter.bill, member_of)

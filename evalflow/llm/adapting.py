@@ -69,11 +69,13 @@ class AdaptedRequests:
         body = json.loads(sent.body or b"{}")
         setting = refused(body, refusal, self._parameters)
         if setting is not None:
-            hint = f"leave {setting} out: {override(setting, self._role, refusal, body)}"
+            remedy = override(setting, self._role, refusal, body)
+            hint = f"leave {setting} out: {remedy}"
         elif most := longest_of(refusal):
-            hint = f"allow no more: {self._role}.max_tokens={most}"
+            remedy = f"{self._role}.max_tokens={most}"
+            hint = f"allow no more: {remedy}"
         else:
             return error
         if isinstance(error, InfrastructureError):
             return InfrastructureError(error.what, hint)
-        return type(error)(error.error_type, f"{error}; {hint}", error.raw, error.spend)
+        return type(error)(error.error_type, f"{error}; {hint}", error.raw, error.spend, remedy)

@@ -214,10 +214,11 @@ class OpenAIJudge:
                 spent = spent + error.spend if error.spend else spent
                 hint = reply_hints.refused(self._config.mode, self._role, str(error))
                 what = f"{error}; {hint}" if hint else str(error)
-                raise JudgeError(error.error_type, what, error.raw, spent) from None
+                remedy = hint.remedy if hint else error.remedy
+                raise JudgeError(error.error_type, what, error.raw, spent, remedy) from None
             except InfrastructureError as error:
                 hint = reply_hints.refused(self._config.mode, self._role, str(error))
-                raise (InfrastructureError(error.what, hint) if hint else error) from None
+                raise (InfrastructureError(error.what, str(hint)) if hint else error) from None
             spent = spent + completion.spend if spent.requests else completion.spend
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
@@ -274,13 +275,14 @@ class OpenAIJudge:
             listed, advice = reply_hints.listed_so_far(self._role, error.raw)
             limit = f"at the model's or {self._role}.max_tokens' limit"
             what = f"{what} was cut off{listed} {limit}{cause}; {advice or f'{longer} allows more'}"
-            return JudgeError("truncated", what, error.raw, spent)
+            return JudgeError("truncated", what, error.raw, spent, None if advice else longer)
         times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
-        hint = reply_hints.other_mode(self._config.mode, self._role, completion)
+        other = reply_hints.other_mode(self._config.mode, self._role, completion)
+        hint, remedy = str(other), other.remedy
         if empty and completion.reasoning:
-            hint = f"the model has only thought: {longer} leaves it more room, or {hint}"
+            hint, remedy = f"the model has only thought: {longer} leaves it more room, or {hint}", longer
         message = f"no valid reply in {times}; the last: {error}{cause if empty else ''}; {hint}"
-        return JudgeError("schema", message, error.raw, spent)
+        return JudgeError("schema", message, error.raw, spent, remedy)
 
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
         if reply_model not in self._contracts:
@@ -315,7 +317,7 @@ def _combined(count: int, drawn: Sequence[Reply | CallError], listed: bool) -> R
 
 def _charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
     first = failures[0]
-    return type(first)(first.error_type, what, first.raw, _together(replies, failures))
+    return type(first)(first.error_type, what, first.raw, _together(replies, failures), first.remedy)
 
 
 def _combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bool) -> Reply:

@@ -29,7 +29,7 @@ class EmbeddingJudge:
         try:
             made = await self._embedder.embed([str(item) for item in ask.items or ()])
         except CallError as error:
-            raise JudgeError(error.error_type, str(error), error.raw, error.spend) from None
+            raise JudgeError(error.error_type, str(error), error.raw, error.spend, error.remedy) from None
         # Not validated, since a vector has hundreds of numbers that the embedder has already checked.
         parsed: BaseModel = ask.reply_model.model_construct(results=made.vectors)
         return made.spend.fill(Reply(parsed=parsed, raw="", identity=self.info.identity))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import from_json, to_json
 
@@ -25,28 +25,37 @@ _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
     }
 )
 """Error texts of endpoints that refuse how a request asks for a typed reply."""
-_SUGGESTED = re.compile(r"\bjudge\.(?:mode=(?:json_schema|json|tools|md_json)\b|max_tokens=\d+)")
 
 
-def refused(mode: ReplyMode, role: str, message: str) -> str | None:
+class Hint(NamedTuple):
+    """What would help: an override of the command line, and what it does."""
+
+    remedy: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.remedy} {self.effect}"
+
+
+def refused(mode: ReplyMode, role: str, message: str) -> Hint | None:
     """Return the mode to use with an endpoint that refuses this one; None if its message is about something else."""
     words = _REFUSED.get(mode)
     if words is None or not words.search(message):
         return None
     if mode == "json" and "json_schema" in message:  # LM Studio accepts no other format
-        return f"{role}.mode=json_schema asks for the format that the endpoint names"
-    return f"{role}.mode=md_json asks without it"
+        return Hint(f"{role}.mode=json_schema", "asks for the format that the endpoint names")
+    return Hint(f"{role}.mode=md_json", "asks without it")
 
 
-def other_mode(mode: ReplyMode, role: str, completion: Completion) -> str:
+def other_mode(mode: ReplyMode, role: str, completion: Completion) -> Hint:
     """Return the mode to try if a model's replies stay invalid."""
     if mode == "json_schema":
-        return f"{role}.mode=md_json shows the schema to the model, if the endpoint does not enforce it"
+        return Hint(f"{role}.mode=md_json", "shows the schema to the model, if the endpoint does not enforce it")
     if mode == "json" and "{" not in (completion.text or ""):
-        return f"{role}.mode=md_json asks without the endpoint's JSON mode"
+        return Hint(f"{role}.mode=md_json", "asks without the endpoint's JSON mode")
     if mode == "tools" and not completion.tool_calls:
-        return f"{role}.mode=json_schema asks without a tool"
-    return f"{role}.mode=json_schema has the endpoint enforce the schema, if it can"
+        return Hint(f"{role}.mode=json_schema", "asks without a tool")
+    return Hint(f"{role}.mode=json_schema", "has the endpoint enforce the schema, if it can")
 
 
 def circumstances(completion: Completion) -> str:
@@ -87,9 +96,3 @@ def more_tokens(role: str, completion: Completion, limit: int | None) -> str:
     """Return the override that allows longer replies; `limit` is the current limit."""
     used = completion.usage.output_tokens if completion.usage else 0
     return f"{role}.max_tokens={max(_MORE_TOKENS, 4 * (limit or used))}"
-
-
-def suggested(message: str) -> str | None:
-    """Return the override of the judge that an error's message suggests first, such as `judge.mode=md_json`."""
-    found = _SUGGESTED.search(message)
-    return found and found[0]

@@ -178,13 +178,16 @@ def read_field(field: str, fields: Mapping[str, object], read: Callable[[object]
 
 def failed(error: JudgeError, steps: Sequence[Mapping[str, object]] = ()) -> Outcome:
     """The outcome `error`, when a judge or embedder failed and will not be asked again."""
-    return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(steps))
+    return Outcome(
+        status="error", error_type=error.error_type, error=str(error), remedy=error.remedy, steps=tuple(steps)
+    )
 
 
 def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, object], ...] = ()) -> Outcome:
     """The outcome of a combined score when one of its parts has no score."""
     if part.status == "error":
-        return Outcome(status="error", error_type=part.error_type, error=f"{name}: {part.error}", steps=steps)
+        what = f"{name}: {part.error}"
+        return Outcome(status="error", error_type=part.error_type, error=what, remedy=part.remedy, steps=steps)
     return Outcome(status=part.status, reason=f"{name} is {part.status}: {part.reason}", steps=steps)
 
 

@@ -91,7 +91,7 @@ def _without_quorum(parts: Mapping[str, Outcome], scored: int, quorum: int) -> O
     text = "; ".join([quorum_text, *_member_lines(missing)])
     if failed is None:
         return Outcome(status="undefined", reason=text, steps=steps)
-    return Outcome(status="error", error_type=failed.error_type, error=text, steps=steps)
+    return Outcome(status="error", error_type=failed.error_type, error=text, remedy=failed.remedy, steps=steps)
 
 
 def _member_lines(parts: Mapping[str, Outcome]) -> list[str]:

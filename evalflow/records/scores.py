@@ -56,6 +56,7 @@ class Outcome:
     path: Path | None = None
     error_type: str | None = None
     error: str | None = None
+    remedy: str | None = None  # the override that would help, if the error has one
     usage: Usage | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
@@ -103,6 +104,7 @@ class ScoreRecord:
     steps: tuple[Mapping[str, object], ...] = ()
     error_type: str | None = None
     error: str | None = None
+    remedy: str | None = None
     path: Path | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

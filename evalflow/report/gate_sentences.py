@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
-from evalflow.errors import command
-from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.sentences import labelled_in
@@ -31,13 +28,13 @@ class AboutGates:
     Attributes:
         excluded: Details of the summary about excluded results.
         of_baseline: A remark on the baseline, such as that it ended early.
-        run: The run's folder.
+        again: What to do about scores in error, with its command.
         followed: Other runs whose labels of equal answers are used, each with dataset, metric and run.
     """
 
     excluded: Sequence[Detail]
     of_baseline: Sequence[str]
-    run: Path
+    again: str
     followed: Sequence[Mapping[str, str]] = ()
 
 
@@ -76,7 +73,7 @@ def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
         looked, _labelled(row, about.followed), _basis(row), *early, _excluded(gate, row, about.excluded), rough
     )
     basis = _together(basis, unseen_in_words(row.unseen_share, row.compared or 0))
-    note = _undecided(gate, row, about.run)
+    note = _undecided(gate, row, about.again)
     message = _together(f"{gate}: {_value(row)} ({of})", basis, note)
     return GateSentence(basis, of, note, message, _in_spite(row, about.followed))
 
@@ -212,7 +209,7 @@ def _excluded(gate: Gate, row: GateRow, details: Sequence[Detail]) -> str:
     return "; ".join(f"{excluded_by(one)}, and counted here" for one in parts)
 
 
-def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
+def _undecided(gate: Gate, row: GateRow, again: str) -> str:
     if row.undefined_in:
         most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
@@ -220,7 +217,6 @@ def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
         return "no case passed or failed twice, so that nothing is known about repeats"
     if row.passed is not None:
         return ""
-    again = f"ask them again: {command('resume', shown(run), '--retry-errors')}"
     if row.value is None:
         errors = _states(row)["in error"]
         return f"nothing is scored, and so it decides nothing{f'; {again}' if errors else ''}"

@@ -225,7 +225,7 @@ def _source(batches: Any) -> pl.LazyFrame:
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
 _ANSWER_COLUMNS = (*_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finish_reason", "extracted", "finished_at")
-_PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
+_PART_COLUMNS = ("status", "score", "reason", "error_type", "error", "remedy")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""
 
@@ -324,6 +324,7 @@ def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[
         steps=outcome.steps,
         error_type=outcome.error_type,
         error=outcome.error,
+        remedy=outcome.remedy,
         path=outcome.path,
         input_tokens=0,
         output_tokens=0,

@@ -70,10 +70,25 @@ def test_a_mode_is_proposed_if_no_reply_could_be_read_in_this_one(said: Said) ->
 
     with Endpoint(judge) as endpoint:
         run = ("dataset=rag", "metric=coherence", "limit=2", "judge=vllm", "judge.model=m")
-        text = said(*run, f"judge.base_url={endpoint.url}", code=3)
-        [again] = [words for words in printed(text) if words[-1] == "judge.mode=md_json"]
+        gate = 'gate={coherence: {mean: ">= 0.5"}}'
+        text = said(*run, gate, f"judge.base_url={endpoint.url}", code=3)
+        by_gate, by_run = [words for words in printed(text) if words[-1] == "judge.mode=md_json"]
+        assert by_gate == by_run
         assert "--retry-errors" not in text
-        said(*again)
+        assert "2 scores" in said(*by_run, code=3)  # two cases do not decide the gate, but none fails
+        assert json.loads(Path("outputs/latest/run.json").read_text(encoding="utf-8"))["scores"]["error"] == 0
+
+
+def test_errors_that_would_occur_again_are_not_retried_unchanged(said: Said) -> None:
+    metric = Path("conf/metric/mark.yaml")
+    metric.parent.mkdir(parents=True)
+    metric.write_text("# @package metric.mark\nkind: recorded\nfield: vars.mark\nscale: {type: boolean}\n", encoding="utf-8")
+    rows = [{"question": f"Q{n}?", "answer": "A.", "mark": 7} for n in range(3)]
+    Path("cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    said("new", "dataset", "mine", "--path", "cases.jsonl")
+    text = said("dataset=mine", "metric=mark", 'gate={mark: {mean: ">= 0.5"}}', code=3)
+    assert "remove their cause, then run it again: python -m evalflow" in text
+    assert "--retry-errors" not in text
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,8 @@ from evalflow.summary.rows import GateOutcome
 from evalflow.summary.verdicts import Condition
 from tests.report.outcomes import gate_outcome
 
-ABOUT = AboutGates([], (), Path("outputs/x"))
+AGAIN = "ask them again: python -m evalflow resume outputs/x --retry-errors"
+ABOUT = AboutGates([], (), AGAIN)
 AT_LEAST = Condition(">=", 0.8)
 ROW = GateRow("desk", "bot", "tone", "j", 0.75, 0.7, 0.79, False, n=100, n_scored=100)
 OPEN = replace(ROW, high=0.82, passed=None, cases_needed=300)
@@ -79,9 +79,6 @@ JUDGED = replace(ROW, value=0.9, low=0.85, high=0.95, passed=True)
 )
 def test_labels(changes: dict[str, Any], expected: str) -> None:
     assert expected in said(GATE, replace(ROW, **{"labelled": 40, **changes}))
-
-
-AGAIN = "ask them again: python -m evalflow resume outputs/x --retry-errors"
 
 
 @pytest.mark.parametrize(

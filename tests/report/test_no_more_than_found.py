@@ -141,7 +141,7 @@ def test_no_layout_of_a_comparison_goes_beyond_its_rows(
 
 
 def said_of(results: Sequence[GateResult]) -> list[GateOutcome]:
-    about = AboutGates([], (), Path("run"))
+    about = AboutGates([], (), "again")
     found: list[GateOutcome] = []
     for one in results:
         sentences = [(row.passed, of_gate(one.gate, row, about)) for row in one.rows] or [

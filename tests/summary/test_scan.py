@@ -21,7 +21,7 @@ def test_columns_are_those_of_the_contract(record: Make, table: Table, tmp_path:
     assert frame.collect_schema() == scores_schema()
     assert ",".join(scores_schema()) == (
         "run_id,dataset,case_id,group,tags,target,target_repeat,metric,metric_version,judge,repeat,member_of,status,score,"
-        "value,threshold,passed,reason,steps,error_type,error,path,input_tokens,output_tokens,cost_usd,latency_s,"
+        "value,threshold,passed,reason,steps,error_type,error,remedy,path,input_tokens,output_tokens,cost_usd,latency_s,"
         "cached,finished_at,finish_reason,extracted"
     )
     write_scores(frame, tmp_path / "scores.parquet")

@@ -339,7 +339,7 @@ class UnpreparedMetric:
 
     async def score(self, *_: object) -> Outcome:
         what = f"the metric could not be prepared: {self.failed.error}"
-        return Outcome(status="error", error_type=self.failed.error_type, error=what)
+        return Outcome(status="error", error_type=self.failed.error_type, error=what, remedy=self.failed.remedy)
 
 
 @dataclass(frozen=True, slots=True)

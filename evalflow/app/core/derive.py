@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.result_rules import ResultRules
-from evalflow.app.core.saved import SavedRun, read_exclusions
+from evalflow.app.core.saved import SavedRun, read_exclusions, started_again
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import UserError
+from evalflow.errors import UserError, command
 from evalflow.lazy import pl
-from evalflow.records import CUT_OFF, FILTERED, Case
+from evalflow.paths import shown
+from evalflow.records import CUT_OFF, FILTERED, RECORDED_FAILURE, Case
 from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.gate_sentences import AboutGates, GateSentence, of_gate, without_value
 from evalflow.summary.exclusions import with_exclusions
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
 
 Cases = Callable[[], Iterable[Case]]  # returns the cases of a run in any order; called only if gates have looks
+_LASTING = ("data", "prompt", "unsupported", "unusable", "context_length", f"target: {RECORDED_FAILURE}")
+"""The types of errors that would occur again if nothing is changed."""
 _NAMED = 5  # cases that are named with a fault of their answers
 
 
@@ -153,6 +156,17 @@ def causes_of_errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]
     return types, " ".join(example.split()) if example else None
 
 
+def asked_again(manifest: Manifest, words: Sequence[str], scores: pl.LazyFrame) -> tuple[str, str]:
+    """What to do about scores in error, and its command; `words` name the run. If all would fail again, another run."""
+    failed = (pl.col("status") == "error") & pl.col("member_of").is_null()
+    errors = scores.filter(failed).select("error_type", "remedy").collect()
+    if errors["error_type"].n_unique() == 1 and not errors["remedy"].null_count():
+        return "run it again with", started_again(manifest, [errors["remedy"].mode().sort()[0]])
+    if errors.height and errors["error_type"].is_in(_LASTING).all():
+        return "remove their cause, then run it again", started_again(manifest, [])
+    return "ask them again", command("resume", *words, "--retry-errors")
+
+
 def looks_again(rules: ResultRules, scores: pl.LazyFrame, cases: Cases) -> GateLooks | None:
     """The looks at finished scores, in the order in which the cases were drawn; None for gates without looks."""
     looks = rules.looks()
@@ -196,7 +210,8 @@ def evaluate_run_gates(
         compared["looked"] = looks.results(stopped=run.manifest.stopped == "decided")
     results = evaluate_gates(rules.gates, summary.frame, **compared)
     excluded = [detail for detail in summary.details if "excluded" in detail]
-    beside = AboutGates(excluded, notes, run.folder.path, followed)
+    what, line = asked_again(run.manifest, [shown(run.folder.path)], scores)
+    beside = AboutGates(excluded, notes, f"{what}: {line}", followed)
     return results, [row for result in results for row in _gate_rows(result, why, beside)]
 
 

@@ -124,12 +124,11 @@ class TerminalScreen:
         elif worst:
             words += ["--id", worst[0].case_id]
         self._line("more", command("cases", *words))
-        if errors and (change := _remedy(derived)):
-            from evalflow.app.core.saved import started_again
+        if errors:
+            from evalflow.app.core.derive import asked_again
 
-            self._line("again", started_again(manifest, [change]))
-        elif errors:
-            self._line("retry", command("resume", *([] if is_latest else [shown(folder.path)]), "--retry-errors"))
+            _, line = asked_again(manifest, [] if is_latest else [shown(folder.path)], derived.scores)
+            self._line("retry", line)
         self._line("report", shown(folder.report))
 
     def exported(self, facts: ExportFacts, folder: RunFolder) -> None:
@@ -178,13 +177,6 @@ class TerminalScreen:
 
     def _line(self, label: str, text: str) -> None:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
-
-
-def _remedy(derived: Derived) -> str | None:
-    """The override that the cause of all errors suggests; to ask in the same way again would give the same errors."""
-    from evalflow.llm.reply_hints import suggested
-
-    return suggested(derived.error_example or "") if len(derived.error_types) == 1 else None
 
 
 def _questions(folder: RunFolder, manifest: Manifest, listed: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -260,7 +260,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             return await super().score(case, answer, judge, repeat)
         what = f"the judge could not write the steps to grade by: {fault}"
         steps = ({"id": WRITING, "reply": None, "raw": fault.raw, "error": str(fault), "reasks": 0},)
-        return Outcome(status="error", error_type=fault.error_type, error=what, steps=steps)
+        return Outcome(status="error", error_type=fault.error_type, error=what, remedy=fault.remedy, steps=steps)
 
     def _with(self, plan: _Plan) -> Self:
         return type(self)(self.name, self.config, self._steps, self._rule, self._writing, plan)
