@@ -82,7 +82,9 @@ def test_a_mode_is_proposed_if_no_reply_could_be_read_in_this_one(said: Said) ->
 def test_errors_that_would_occur_again_are_not_retried_unchanged(said: Said) -> None:
     metric = Path("conf/metric/mark.yaml")
     metric.parent.mkdir(parents=True)
-    metric.write_text("# @package metric.mark\nkind: recorded\nfield: vars.mark\nscale: {type: boolean}\n", encoding="utf-8")
+    metric.write_text(
+        "# @package metric.mark\nkind: recorded\nfield: vars.mark\nscale: {type: boolean}\n", encoding="utf-8"
+    )
     rows = [{"question": f"Q{n}?", "answer": "A.", "mark": 7} for n in range(3)]
     Path("cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     said("new", "dataset", "mine", "--path", "cases.jsonl")
