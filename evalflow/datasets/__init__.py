@@ -363,11 +363,14 @@ def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator
     """The cases of some lines of a run's cases.jsonl: the number of the line from 0, its dataset and its text."""
     name = shown(path)
     config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=True)
-    builder = Builder("cases", field_map("cases", config), cells=False, allow_irregular=True)
+    builders: dict[str, Builder] = {}
     for index, dataset, line in lines:
+        if (builder := builders.get(dataset)) is None:
+            fields = field_map(dataset, config)
+            builder = builders[dataset] = Builder(dataset, fields, cells=False, allow_irregular=True)
         value = parse_json(line.rstrip(), name, index + 1)
         row = value if isinstance(value, Problem) else record(value, f"{name}:{index + 1}")
         case = [row] if isinstance(row, Problem) else builder.case(index, row)
         if not isinstance(case, Case):
             raise UserError(case)
-        yield replace(case, dataset=dataset)
+        yield case

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
 from evalflow.calls.objects import StoredFolder, is_address
-from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, unknown_name
@@ -131,16 +129,11 @@ class SavedRun:
             everything = self.in_memory() if self.in_memory else select(self.rules.settings.run)
             yield from (one for one in everything if wanted is None or (one.dataset, one.id) in wanted)
             return
+        chosen = pl.lit(value=True)
         if wanted is not None:
-            ids = [json_line(case_id).decode() for _, case_id in wanted]
-            found = datasets.saved_cases(self.folder.cases, self._lines(pl.col("text").str.extract(_ID).is_in(ids)))
-            yield from (case for case in found if (case.dataset, case.id) in wanted)
-            return
-        config = DatasetConfig(path=str(self.folder.cases), format="jsonl", allow_irregular=True)
-        everything = datasets.read("cases", config)
-        for name, facts in self.manifest.datasets.items():
-            for case in islice(everything, facts.cases):
-                yield replace(case, dataset=name)
+            chosen = pl.col("text").str.extract(_ID).is_in([json_line(case_id).decode() for _, case_id in wanted])
+        found = datasets.saved_cases(self.folder.cases, self._lines(chosen))
+        yield from (case for case in found if wanted is None or (case.dataset, case.id) in wanted)
 
     def case_texts(self) -> pl.DataFrame:
         """Hash each case's questions and expectation as texts: line (of cases.jsonl, from 0), dataset, id, text.
