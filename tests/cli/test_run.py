@@ -377,8 +377,8 @@ def test_help_needs_no_hydra(tmp_path: Path) -> None:
     assert "exit codes" in done.stdout
 
 
-@pytest.mark.parametrize(("padding", "code"), [(0, 0), (9 * 2**20, 5)], ids=["read once", "streamed"])
-def test_data_that_change_under_way_cost_no_score(program: Program, padding: int, code: int) -> None:
+@pytest.mark.parametrize("padding", [0, 9 * 2**20], ids=["kept in memory", "kept in a file"])
+def test_data_that_change_under_way_cost_no_score(program: Program, padding: int) -> None:
     path = program.write("mine.jsonl", {**CASES[0], "padding": "x" * padding}, CASES[1])
 
     def script(request: Request) -> object:
@@ -393,9 +393,8 @@ def test_data_that_change_under_way_cost_no_score(program: Program, padding: int
             "metric=faithfulness",
             *judge_arguments(endpoint.url),
         )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    assert program.manifest["status"] != "running"
+    assert done.returncode == 0, done.stderr
+    assert program.manifest["status"] == "done"
     assert scores_of(program)["status"].to_list() == ["scored", "scored"]
 
 
