@@ -14,8 +14,8 @@ from evalflow.addons.studio.web.security.token import OPEN_PATHS
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_PREFIX = b"x-forwarded-prefix"
-"""NiceGUI would put it into addresses on pages."""
+_PREFIX, _PROTO = b"x-forwarded-prefix", b"x-forwarded-proto"
+"""NiceGUI would put the prefix into addresses on pages. A public server is reached by https, whatever a header says."""
 
 
 _SECRET = b"x-evalflow-proxy-secret"
@@ -53,9 +53,11 @@ class BehindProxy:
             await self.app(scope, receive, send)
             return
         user = self._user(scope["headers"])
-        dropped = {_PREFIX, _SECRET, *self._user_names()}
+        dropped = {_PREFIX, _PROTO, _SECRET, *self._user_names()}
         headers = [(name, value) for name, value in scope["headers"] if name not in dropped]
-        scope = {**scope, "headers": headers, "state": {**scope.get("state", {}), "proxy_user": user}}
+        scheme = "https" if scope["type"] == "http" else "wss"
+        state = {**scope.get("state", {}), "proxy_user": user}
+        scope = {**scope, "scheme": scheme, "headers": headers, "state": state}
         if not self._networks:
             await self.app(scope, receive, send)
         elif self._is_proxy(scope):

@@ -235,6 +235,13 @@ def test_what_is_no_address_is_refused(server: Server, address: str) -> None:
     assert server.ask("GET", "/sign-in", Host=HOST, X_Forwarded_For=address).status == 400
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_nobody_is_led_away_from_https(server: Server, space: Workspace, scheme: str) -> None:
+    sent = {"Host": HOST, "Cookie": cookie_for(space), "X_Forwarded_Proto": scheme}
+    led = server.ask("GET", f"{API}/bots/", **sent)
+    assert (led.status, led.headers["Location"]) == (307, f"https://{HOST}{API}/bots")
+
+
 def test_nobody_can_tell_which_projects_there_are(server: Server, space: Workspace) -> None:
     projects.create_project(space, "quiet_desk")
     people.add_user(space, "eve")
