@@ -69,7 +69,7 @@ JUDGED = (
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 """Blocks whose output does not go into the prompt unchanged."""
 LONGEST_KEPT = 100_000
-"""Maximum length, in characters, of a template's text that a run stores."""
+"""Maximum length, in characters, of a template's text that a run stores, and of a template of strangers."""
 NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
 """The placeholder for a text that a run did not store."""
 _UNCOMPILED = (RecursionError, SyntaxError, ValueError)
@@ -163,6 +163,8 @@ class Prompts:
         """`unsaved` are templates by name that are found before those of the folders; `key` makes the ids of fences."""
         files = FileSystemLoader([str(folder) for folder in folders])
         self._environment = _environment(ChoiceLoader([_texts(unsaved), files]) if unsaved else files, key)
+        if isolated:
+            self._environment.longest = LONGEST_KEPT
         self._key = key
         self._folders, self._unsaved = folders, unsaved
         self._isolated = isolated

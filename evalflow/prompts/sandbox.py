@@ -6,6 +6,7 @@ is not limited, so templates of strangers are rendered in a limited process (see
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections import OrderedDict
@@ -98,6 +99,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(optimized=False, finalize=_in_time, **options)
         cast("dict[str, object]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
         self.check_time = _UNLIMITED
+        self.longest: float = math.inf
+        """Characters of a template. Compiling takes time by its length, in which Python does nothing else."""
         self.part_mark = secrets.token_hex(16)  # begins a part of a prompt; it is never shown, so no text contains it
         self._reader = self.overlay()
         self._reader.filters = dict.fromkeys(cast("Any", self).filters, _not_evaluated)
@@ -110,7 +113,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def preprocess(self, source: str, name: str | None = None, filename: str | None = None) -> str:
-        """Refuse an expression that the compiler would evaluate."""
+        """Refuse a template that is too long, and an expression that the compiler would evaluate."""
+        if len(source) > self.longest:
+            what = f"the template has {len(source):,} characters, of at most {self.longest:,}; show data by variables"
+            raise TemplateSyntaxError(what, 1, name, filename)
         if found := _AUTOESCAPE.search(source):
             line = source.count("\n", 0, found.start()) + 1
             raise TemplateSyntaxError("autoescape needs true or false", line, name, filename)

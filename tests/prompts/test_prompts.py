@@ -65,6 +65,16 @@ def test_a_template_that_cannot_be_compiled_is_said(source: str, why: str, tmp_p
         Prompts([]).inline(source, "target.prompt")
 
 
+def test_a_template_of_a_stranger_is_not_compiled_if_it_is_too_long(tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_text("x" * 100_001)
+    stranger = Prompts([tmp_path], isolated=True)
+    with pytest.raises(UserError, match=r"p\.jinja:1: the template has 100,001 characters, of at most 100,000"):
+        stranger.get("p.jinja")
+    with pytest.raises(UserError, match="of at most 100,000"):
+        stranger.inline("x" * 100_001, "target.prompt")
+    assert Prompts([tmp_path]).get("p.jinja").name == "p.jinja"
+
+
 def test_a_number_that_python_does_not_read_is_said_of_a_text() -> None:
     with pytest.raises(UserError, match="too many digits"):
         used_in("{{ " + "9" * 5000 + " }}")

@@ -22,7 +22,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.paths import prompt_dirs
-from evalflow.prompts import Prompts
+from evalflow.prompts import LONGEST_KEPT, Prompts
 from evalflow.protocols import Metric
 from evalflow.records import CASES, Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
@@ -290,6 +290,6 @@ def _wrong_prompts(name: str, prompts: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(
                 f"{file!r} cannot be the name of a prompt of this metric", where, f"such as {name}/grade.jinja"
             )
-        if len(text) > MAX_BYTES:
-            yield Problem(f"the prompt is larger than {MAX_BYTES >> 20} MB", where)
+        if len(text) > LONGEST_KEPT:
+            yield Problem(f"the prompt has {len(text):,} characters, of at most {LONGEST_KEPT:,}", where)
         yield from _unfit_text(text, where)
