@@ -125,6 +125,8 @@ def _kind(case: Case) -> Hashable | None:
 
 def _form(value: object) -> Hashable:
     """A value without its content: the keys of objects, and whether texts are blank."""
+    if value is None:  # as most fields of most cases are
+        return None
     if isinstance(value, str):
         return "" if not value or value.isspace() else "text"
     if is_mapping(value):
