@@ -317,6 +317,8 @@ def log_json_lines() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("evalflow").setLevel(logging.INFO)
     logging.getLogger("nicegui").propagate = True
+    for name in ("engineio.server", "socketio.server"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # without a level they would also write lines of their own
 
 
 WORKER = Verb(_WORKER, _worker)

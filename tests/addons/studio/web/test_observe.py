@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from socketio import AsyncServer
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.verbs import JsonLines
+from evalflow.addons.studio.verbs import JsonLines, log_json_lines
 from evalflow.addons.studio.web.address import Address
 from evalflow.addons.studio.web.application import API, rest_api, security_middleware
 from evalflow.addons.studio.web.observe import RequestsTold, metrics_route, request_histogram, route_group
@@ -151,3 +152,20 @@ def test_an_error_is_logged_without_its_message() -> None:
     assert (line["event"], line["error"], line["level"]) == ("ValueError", "ValueError", "error")
     assert "test_an_error_is_logged" in line["at"][0]
     assert "text of a case" not in json.dumps(line)
+
+
+def test_sockets_write_no_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {name: logging.getLogger(name) for name in ("engineio.server", "socketio.server", "evalflow", "nicegui")}
+    levels = {name: logger.level for name, logger in named.items()}
+    sockets = [named["engineio.server"], named["socketio.server"]]
+    monkeypatch.setattr(named["nicegui"], "propagate", named["nicegui"].propagate)
+    for logger in sockets:
+        monkeypatch.setattr(logger, "handlers", [])
+        logger.setLevel(logging.NOTSET)
+    try:
+        log_json_lines()
+        AsyncServer(async_mode="asgi")
+        assert [logger.handlers for logger in sockets] == [[], []]
+    finally:
+        for name, logger in named.items():
+            logger.setLevel(levels[name])
