@@ -270,7 +270,7 @@ class Database:
 
     def _no_answer(self, why: str) -> InfrastructureError:
         """The error for whoever asks; which database it is, and why, is in the log alone."""
-        self._log(f"the database {self.shown_url} does not answer: {why}")
+        self.log_fault(f"the database {self.shown_url} does not answer: {why}")
         hint = "check that the disk has free space and that no other program locks the file"
         if _is_postgres(self.engine):
             hint = "check that the server is running; evalflow then reconnects"
@@ -281,11 +281,11 @@ class Database:
         if self.path is None or _identity(self.path) == self.identity:
             return
         what = "was replaced by another file" if self.path.exists() else "was deleted"
-        self._log(f"the database {self.path} {what} while it was open")
+        self.log_fault(f"the database {self.path} {what} while it was open")
         hint = "put the file back, or restart evalflow to open the current one"
         raise InfrastructureError(f"the database {what} while it was open; nothing is read or written", hint)
 
-    def _log(self, fault: str) -> None:
+    def log_fault(self, fault: str, level: int = logging.ERROR) -> None:
         """Log a fault, unless that was done less than `REPEATED_S` ago."""
         at = time.monotonic()
         for other, logged in list(self.logged.items()):
@@ -294,7 +294,7 @@ class Database:
         if fault in self.logged:
             return
         self.logged[fault] = at
-        log.error("%s", fault)
+        log.log(level, "%s", fault)
 
     def close(self) -> None:
         """Close every connection."""

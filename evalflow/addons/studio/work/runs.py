@@ -47,7 +47,6 @@ from evalflow.errors import ConflictError, InfrastructureError, Problem, UserErr
 from evalflow.paths import new_run_id, shown
 from evalflow.summary.rows import SummaryRow
 
-log = logging.getLogger("evalflow")
 MAX_PAGE = 200
 
 
@@ -348,7 +347,8 @@ def _up_to_date(space: Workspace, row: StoredRun) -> StoredRun:
     except BlockingIOError:  # something here works on it
         return row
     except (OSError, UserError) as error:
-        log.warning("run %s is shown as it was before its files changed: %s", row.run_id, error)
+        what = f"run {row.run_id} is shown as it was before its files changed: {error}"
+        space.database.log_fault(what, logging.WARNING)
         return row
     return _row(space, row.run_id)
 

@@ -84,12 +84,16 @@ def test_scores_that_the_command_line_added_are_read_by_a_worker(space: Workspac
 
 
 @ON_SQLITE
-def test_a_run_whose_files_are_gone_or_damaged_is_shown_as_it_was(space: Workspace, folder: Path) -> None:
+def test_a_run_whose_files_are_gone_or_damaged_is_shown_as_it_was(
+    space: Workspace, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     opened = carry_out(space, open_run(space, folder).run_id)
     (folder / "run.json").write_text("{", encoding="utf-8")
     assert get_run(space, opened.run_id) == opened
     (folder / "run.json").unlink()
-    assert get_run(space, opened.run_id) == opened
+    caplog.clear()
+    assert [get_run(space, opened.run_id) for _ in range(3)] == [opened] * 3
+    assert len(caplog.records) == 1, "not once for each view"
 
 
 def elsewhere(run: dict[str, Any]) -> None:
