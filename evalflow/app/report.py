@@ -15,7 +15,7 @@ from rich.console import Console
 from evalflow.app.core.calibration import rank_again
 from evalflow.app.core.labels import people_of_run
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import SavedRun, answered_rows, find_folder, find_run, jobs_of, open_run
+from evalflow.app.core.saved import SavedRun, answered_rows, find_folder, find_scored, jobs_of, open_run
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.engine.folder import RunFolder
@@ -87,12 +87,8 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     """Show the cases that match the options, in input order, each with the answers of all targets."""
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
-    run = find_run(options.run, "cases")
+    run = find_scored(options.run, "cases")
     folder = run.folder
-    if not folder.scores.is_file():
-        where = folder.path
-        hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"
-        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
     scores = _matching(with_people(run.scores(), _usable_people(run)), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids

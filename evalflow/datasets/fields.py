@@ -406,9 +406,18 @@ def is_plain(value: object) -> bool:
 
 def named_columns(name: str, value: FieldValue) -> list[str]:
     """The columns that a field's declaration names, without JSONPaths."""
+    return [column for column in _named(name, value) if not column.startswith("$")]
+
+
+def path_roots(name: str, value: FieldValue) -> list[str]:
+    """The columns into which the JSONPaths of a field's declaration lead, such as messages for $.messages[0]."""
+    return [found[1] or found[3] for column in _named(name, value) if (found := _ENTERED.match(column))]
+
+
+def _named(name: str, value: FieldValue) -> list[str]:
     parts = value if isinstance(value, dict) else {name: value}
     columns = [at if isinstance(at, str) else at and (at.column or part) for part, at in parts.items()]
-    return [plain for column in columns if column and not (plain := _plain(column)).startswith("$")]
+    return [_plain(column) for column in columns if column]
 
 
 def text_at(source: ColumnSource) -> str:

@@ -79,6 +79,28 @@ def test_a_mode_is_proposed_if_no_reply_could_be_read_in_this_one(said: Said) ->
         assert json.loads(Path("outputs/latest/run.json").read_text(encoding="utf-8"))["scores"]["error"] == 0
 
 
+@pytest.mark.parametrize(
+    "words", [["calibrate"], ["cases"], ["calibrate", "--sample", "5"], ["plan", "--detect", "0.1"]]
+)
+def test_a_run_without_scores_is_to_be_finished(words: list[str], said: Said) -> None:
+    judge = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
+    said("dataset=rag", "metric=coherence", "limit=2", *judge, code=5)
+    text = said(*words, code=2)
+    assert "the run ended before its first score" in text
+    assert "empty" not in text
+    [finish] = printed(text)
+    assert finish[0] == "resume"
+
+
+def test_a_column_that_a_path_reads_is_not_proposed_for_another_field(said: Said) -> None:
+    turns = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A."}]
+    Path("log.jsonl").write_text(json.dumps({"messages": turns}) + "\n", encoding="utf-8")
+    said("new", "dataset", "log", "--path", "log.jsonl")
+    text = said("dataset=log", "metric=faithfulness", code=2)
+    assert "faithfulness needs contexts, but no case of log has it\n" in text
+    assert "contexts=messages" not in text
+
+
 def test_errors_that_would_occur_again_are_not_retried_unchanged(said: Said) -> None:
     metric = Path("conf/metric/mark.yaml")
     metric.parent.mkdir(parents=True)

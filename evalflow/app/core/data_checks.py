@@ -19,7 +19,7 @@ from evalflow.config.schema import DERIVED, DatasetConfig
 from evalflow.config.simulators import SimulatorConfig
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
-from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
+from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns, path_roots
 from evalflow.errors import Meant, Problem, UserError, did_you_mean, quoted
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.case_fields import COSTS, fields_of, is_recorded, root
@@ -197,7 +197,8 @@ class DataChecks:
             hint = "name a run of the same cases: baseline=outputs/runs/..."
             return Problem(what, f"metric.{metric.name}", hint, BASELINE)
         field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
-        columns = list(self._columns.get(dataset, {}))
+        inside = {name for field in (self._parts.datasets[dataset].fields or {}).items() for name in path_roots(*field)}
+        columns = [column for column in self._columns.get(dataset, {}) if column not in inside]
         expected = self._expected_column(dataset) if field == "reference" else None
         if expected is not None:
             what = f"{metric.name} needs {need}, but no case of {dataset} has it; {expected!r} is read as expected"

@@ -206,10 +206,14 @@ def scored_runs(jobs: Iterable[Path]) -> list[SavedRun]:
 
 
 def expect_scores(run: SavedRun) -> SavedRun:
-    """The run itself; UserError if it ended before its tables were written."""
+    """The run itself; UserError if it ended before its first score, or before its tables were written."""
+    where, finish = run.folder.path, f"finish it: {command('resume', run.folder.path)}"
     if not run.folder.scores.is_file():
-        hint = f"write them: {command('report', run.folder.path)}"
-        raise UserError(Problem("the run ended before its tables were written", str(run.folder.path), hint))
+        hint = f"write them: {command('report', where)}\n  or {finish}"
+        raise UserError(Problem("the run ended before its tables were written", str(where), hint))
+    if not any(run.manifest.scores.values()):
+        hint = f"{finish}\n  or name another run"
+        raise UserError(Problem("the run ended before its first score", shown(where), hint))
     return run
 
 
