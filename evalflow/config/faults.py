@@ -35,6 +35,15 @@ _EXAMPLES = {
 """Example values by key name, for hints."""
 
 
+_YAML_HINTS = {
+    "unknown escape character": "in double quotes a backslash is written \\\\; in single quotes as it is",
+    "expected <block end>": "begin all lines of one list or mapping in the same column",
+    "'\\t' that cannot start": "indent with spaces, not with tabs",
+    "": "quote values that contain any of : { } [ ] # & * ! | > % @",
+}
+"""Hints by a part of the parser's message; the first that occurs counts."""
+
+
 class AbsentKeyError(UserError):
     """The command line overrides a key that no file has."""
 
@@ -75,9 +84,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
     """Return the problem of a file that is not YAML; `file` is used if the error does not name one."""
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
-    hint = "quote values that contain any of : { } [ ] # & * ! | > % @"
-    if "unknown escape character" in what:
-        hint = "in double quotes a backslash is written \\\\; in single quotes as it is"
+    hint = next((hint for words, hint in _YAML_HINTS.items() if words in what), _YAML_HINTS[""])
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
 
 
@@ -104,7 +111,7 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
         return UserError(wrong)
     if isinstance(error, OverrideParseException):
         return UserError(Problem(f"cannot read {error.override!r}", COMMAND_LINE, _quoting(error.override or "")))
-    if wrong := _no_options(overrides, folders) or _no_base(text, folders):
+    if wrong := _added(overrides) or _no_options(overrides, folders) or _no_base(text, folders):
         return UserError(wrong)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = error.missing_cfg_file.rpartition("/")
@@ -118,16 +125,27 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
     return UserError(Problem(text, COMMAND_LINE if overrides else ""))
 
 
+def _added(overrides: Sequence[str]) -> list[Problem]:
+    """Return the problems of groups that are chosen with a +, as Hydra has it for a group without a default."""
+    found: list[Problem] = []
+    for override in overrides:
+        word = override.lstrip("+")
+        if word != override and word.partition("=")[0] in GROUPS:
+            hint, meant = f"write {quoted(word)}", Meant((override,), (word,))
+            found.append(Problem("a group is chosen without a +", override, hint, meant=meant))
+    return found
+
+
 def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
-    """Return the problem of a file whose `defaults` name a missing file."""
-    named = re.search(r"In '([^']+)': Could not load '(\w+)/([^']+)'", text)
+    """Return the problem of a file whose `defaults` name a missing file or group."""
+    named = re.search(r"In '([^']+)': Could not (?:load '(\w+)/([^']+)'|override '([^'@]+)')", text)
     if named is None:
         return []
-    base, group, name = named.groups()
-    known = {file.stem for folder in folders for file in folder.glob(f"{group}/*.yaml")}
+    base, group, name, absent = named.groups()
+    known = {file.stem for folder in folders for file in folder.glob(f"{group}/*.yaml")} if group else GROUPS
     files = [file for folder in folders if (file := folder / f"{base}.yaml").is_file()]
-    what = f"it extends {group} {name!r}, which does not exist"
-    return [unknown_name(what, f"{file}: defaults", name, known) for file in files[:1]]
+    what = f"it extends {group} {name!r}, which does not exist" if group else f"there is no group {absent!r}"
+    return [unknown_name(what, f"{file}: defaults", name or absent, known) for file in files[:1]]
 
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:

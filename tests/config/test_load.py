@@ -12,7 +12,7 @@ import pytest
 from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.cli import run_command
 from evalflow.config.load import compose
-from evalflow.errors import UserError
+from evalflow.errors import UserError, quoted
 from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
@@ -130,6 +130,33 @@ def test_broken_yaml_says_where(folder: Folder) -> None:
     own = folder({"metric/mine.yaml": "# @package metric.mine\nkind: recorded\nfield: {{ x }\n"})
     text = complaint("dataset=rag", "metric=mine", config_dir=own)
     assert re.search(r"mine\.yaml:[34]: ", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ("defaults:\n  - override /dataset: rag\n - x\n", "odd.yaml:3: this is not valid", "in the same column"),
+        ("defaults:\n\t- override /dataset: rag\n", "odd.yaml:2: this is not valid", "not with tabs"),
+        (
+            "# @package _global_\ndefaults:\n  - override /datset: rag\n",
+            "odd.yaml: defaults: there is no group 'datset'",
+            "'dataset'?",
+        ),
+    ],
+    ids=["indented", "tab", "group"],
+)
+def test_a_mistake_in_a_file_is_placed_and_explained(text: str, what: str, hint: str, folder: Folder) -> None:
+    own = folder({"experiment/odd.yaml": text})
+    said = complaint("experiment=odd", "metric=exact_match", config_dir=own)
+    assert what in said
+    assert hint in said
+
+
+@pytest.mark.parametrize("word", ["+experiment=rag_v2", "++dataset=rag"])
+def test_a_group_is_chosen_without_a_plus(word: str) -> None:
+    said = complaint(word, *(["dataset=rag"] if "dataset" not in word else []))
+    assert f"{word}: a group is chosen without a +" in said
+    assert f"write {quoted(word.lstrip('+'))}" in said
 
 
 def test_a_file_that_cannot_be_read_or_lacks_what_it_starts_from_is_named(folder: Folder) -> None:
