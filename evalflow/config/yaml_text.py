@@ -16,7 +16,7 @@ LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
 DEEPEST = 100
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_OPENING = re.compile(r"(\\*)\$\{")
+_OPENING = re.compile(r"(?<!\\)(\\*+)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
 # Characters that JSON allows and YAML does not, or reads as a line end.
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")

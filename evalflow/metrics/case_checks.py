@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(
     r"\{%-?\s*raw\s*-?%\}(?P<raw>.*?)\{%-?\s*endraw\s*-?%\}"
     r"|\{\{\s*(?P<quote>['\"])(?P<text>.*?)(?P=quote)\s*\}\}"
     r"|\\(?P<opening>\{\{)"
-    r"|\{\{\s*(?P<name>[^{}]*?)\s*\}\}",
+    r"|\{\{(?P<name>[^{}]*+)\}\}",
     re.DOTALL,
 )
 """A placeholder such as {{brand}}, or literal braces: in Jinja's raw block, or after a backslash."""
@@ -458,7 +458,7 @@ def filled(text: str, case: Case) -> str:
         literal = next((found[key] for key in ("raw", "text", "opening") if found[key] is not None), None)
         if literal is not None:
             return literal
-        name = found["name"]
+        name = found["name"].strip()
         known: Mapping[str, object] = {
             **case.vars,
             "metadata": case.metadata or {},

@@ -9,8 +9,13 @@ import pytest
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
 from evalflow.addons.studio.web.pages import metric_prompt
+from evalflow.addons.studio.work import archives
 from evalflow.app.core import saved
 from evalflow.config.exchanges import example_address
+from evalflow.config.yaml_text import unescaped
+from evalflow.metrics.case_checks import filled
+from evalflow.metrics.kinds.sql import is_ordered
+from evalflow.records import Case
 from evalflow.targets import openai
 from evalflow.targets.simulated import UserTurn
 from evalflow.values.contexts import html_text
@@ -29,10 +34,29 @@ LONG = 300_000
         (html_text, "a" + " " * LONG + "b", "a" + " " * LONG + "b"),
         (openai._FENCED.fullmatch, "```" + " " * LONG + "x", None),
         (lambda text: UserTurn(reason="", state="goes_on", message=text).state, "a" + "\n" * LONG, "goes_on"),
+        (unescaped, "\\" * LONG, "\\" * LONG),
+        (archives._KEY.findall, "\n" * LONG, []),
+        (lambda text: filled(text, Case(dataset="d", index=0, id="c")), "{{" + " " * LONG, "{{" + " " * LONG),
+        (is_ordered, "/*" * LONG, False),
+        (is_ordered, "[" * LONG, False),
         (metric_prompt.mentioned, "{{ " + "import " * LONG, ([], [])),
         (lambda text: [*filter(saved._DESCRIPTION.search, saved._TAG.findall(text))], "{" * LONG, []),
     ],
-    ids=["address", "sentences", "sentences beyond ASCII", "spaces", "fence", "user's turn", "imports", "tags"],
+    ids=[
+        "address",
+        "sentences",
+        "sentences beyond ASCII",
+        "spaces",
+        "fence",
+        "user's turn",
+        "escapes",
+        "keys",
+        "placeholder",
+        "comments",
+        "names",
+        "imports",
+        "tags",
+    ],
 )
 def test_a_long_text_is_read_once(read: Callable[[str], object], text: str, expected: object) -> None:
     assert read(text) == expected

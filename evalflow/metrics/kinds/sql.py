@@ -44,7 +44,9 @@ _AT_ONCE = 4
 """Maximum concurrent processes of one metric."""
 _TOLD = 400
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
-_QUIET = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]", re.DOTALL)
+_QUIET = re.compile(
+    r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*+(?:\]|\Z)", re.DOTALL
+)
 _ORDER = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 
 

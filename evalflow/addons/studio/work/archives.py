@@ -41,7 +41,7 @@ RECORDS: Mapping[str, str] = {
 """The files of a run that `report`, `compare` and `calibrate` read, besides those offered for download one by one."""
 PARTS = ("conf", "prompts", "data")
 _BLOCK = 256 * 1024
-_KEY = re.compile(r"^\s*api_key_env: '?([A-Za-z_]\w*)|oc\.env:\s*([A-Za-z_]\w*)", re.MULTILINE)
+_KEY = re.compile(r"^[^\S\n]*+api_key_env: '?([A-Za-z_]\w*)|oc\.env:\s*([A-Za-z_]\w*)", re.MULTILINE)
 Entry = tuple[str, Path | bytes]
 """A name in the archive, and a file or its content."""
 
