@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -187,7 +188,8 @@ def _prompt_problems(
         return
     for variable in sorted(used - set(known)):
         if variable in FIELDS:
-            problem = _undeclared(variable, known, key, "the prompt uses")
+            columns = prompts.columns(prompt) if variable == "vars" else {}
+            problem = _undeclared(variable, known, key, "the prompt uses", columns)
         elif variable in uncertain:
             what = f"the prompt uses the reply {variable!r}, which not every path to this node has"
             problem = Problem(what, key, f"lead every path through {variable}, or put this question into two nodes")
@@ -197,12 +199,18 @@ def _prompt_problems(
         yield replace(problem, where=f"{key} ({prompts.place_of(prompt, variable)})", key=key)
 
 
-def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Problem:
+def _undeclared(
+    field: str, needs: Collection[str], key: str, user: str, columns: Mapping[str, bool] = MappingProxyType({})
+) -> Problem:
+    """A field that is used and not declared; of `vars` the hint names the `columns`, and which a case may lack."""
     if root(field) not in FIELDS:
         return Problem(f"{user} {field!r}, which is not a case field", key, did_you_mean(field, FIELDS))
     declared = [need for need in needs if root(need) in FIELDS]
-    line = ", ".join([*declared, field])
-    return Problem(f"{user} {field!r}, which `needs` does not declare", key, f"needs: [{line}]")
+    needed = [f"{field}.{name}" for name, is_needed in columns.items() if is_needed]
+    optional = [f"{field}.{name}" for name, is_needed in columns.items() if not is_needed]
+    lines = [f"needs: [{', '.join([*declared, *(needed if columns else [field])])}]"] if needed or not columns else []
+    lines += [f"optional: [{', '.join(optional)}]"] if optional else []
+    return Problem(f"{user} {field!r}, which `needs` does not declare", key, " and ".join(lines))
 
 
 def placeholder_reply(returns: Mapping[str, object], source: object = None) -> dict[str, object]:

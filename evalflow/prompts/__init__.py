@@ -43,6 +43,7 @@ from jinja2 import (
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
+from evalflow.prompts.columns import Columns
 from evalflow.prompts.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
 from evalflow.prompts.sandbox import SECONDS, Codes, Sandbox, Unrenderable
 from evalflow.records import Message
@@ -254,6 +255,14 @@ class Prompts:
                 return f"{part}:{lines[variable]}"
         return name
 
+    def columns(self, name: str) -> dict[str, bool]:
+        """The columns of `vars` that a template and its includes read, and whether a case must have them."""
+        found: dict[str, bool] = {}
+        for part in self.parts(name):
+            for column, needed in used_in(self.source(part))[1].items():
+                found[column] = found.get(column, False) or needed
+        return found
+
     def inline_variables(self, source: str) -> set[str]:
         return meta.find_undeclared_variables(self._environment.parse(source))
 
@@ -311,13 +320,14 @@ def is_file_name(source: str) -> bool:
     return source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source)
 
 
-def used_in(source: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The variables that a template's text uses, and the columns of `vars` that it reads by name.
+def used_in(source: str) -> tuple[frozenset[str], Mapping[str, bool]]:
+    """The variables that a template's text uses, and the columns of `vars` that it reads by name; see `Columns`.
 
     UserError if it does not parse.
 
-    >>> used_in("{% set plan = vars.plan %}{{ plan }} {# {{ answer }} #} {{ vars.get('fee') }}")
-    (frozenset({'vars'}), ('plan',))
+    >>> names, columns = used_in("{% set plan = vars.plan %}{{ plan }} {# {{ answer }} #} {{ vars.get('fee') }}")
+    >>> names, dict(columns)
+    (frozenset({'vars'}), {'plan': True, 'fee': False})
     """
     try:
         facts = _read(source)
@@ -325,7 +335,7 @@ def used_in(source: str) -> tuple[frozenset[str], tuple[str, ...]]:
         raise UserError(Problem(error.message or "syntax error", f"line {error.lineno}")) from None
     except _UNCOMPILED as error:
         raise UserError(Problem(_uncompiled(error))) from None
-    return facts.variables, facts.columns if "vars" in facts.variables else ()
+    return facts.variables, facts.columns if "vars" in facts.variables else {}
 
 
 def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:
@@ -386,13 +396,16 @@ def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class _TemplateFacts:
-    """What can be read in the text of a template that parses; `lines` are those of the first use of each name."""
+    """What can be read in the text of a template that parses.
+
+    `lines` are those of the first use of each name; `columns` are those of `vars`, and whether a case must have them.
+    """
 
     is_empty: bool
     lines: Mapping[str, int]
     includes: tuple[str, ...]
     variables: frozenset[str]
-    columns: tuple[str, ...]
+    columns: Mapping[str, bool]
     unfenced: frozenset[str]
     tags: frozenset[str]
 
@@ -407,23 +420,10 @@ def _read(source: str) -> _TemplateFacts:
         lines={one.name: one.lineno for one in reversed([*tree.find_all(nodes.Name)])},
         includes=includes,
         variables=frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)),
-        columns=tuple(dict.fromkeys(_columns(tree))),
+        columns=MappingProxyType(Columns.of(tree).needed),
         unfenced=frozenset(field for field in JUDGED if _puts_out(tree, field)),
         tags=frozenset(arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)),
     )
-
-
-def _columns(tree: nodes.Template) -> Iterator[str]:
-    """What is read of `vars` by name; a method that is called, such as `vars.get`, is not a column."""
-    called = {id(one.node) for one in tree.find_all(nodes.Call)}
-    for one in tree.find_all((nodes.Getattr, nodes.Getitem)):
-        match one:
-            case nodes.Getattr(node=nodes.Name(name="vars"), attr=name) if id(one) not in called:
-                yield name
-            case nodes.Getitem(node=nodes.Name(name="vars"), arg=nodes.Const(value=str(name))):
-                yield name
-            case _:
-                pass
 
 
 def _named_outside_blocks(tree: nodes.Template) -> set[str]:

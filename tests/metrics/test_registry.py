@@ -90,6 +90,13 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
     assert found[2].hint == "needs: [answer, contexts]"
 
 
+def test_columns_that_a_prompt_reads_are_named_with_those_that_a_case_may_lack(folder):
+    prompt = "{{ claims.claims }} {{ vars.plan }} {% if vars.fee is defined %}{{ vars.fee }}{% endif %}"
+    (folder / "verdicts.jinja").write_text(prompt)
+    (found,) = problems(folder, TWO_STEPS)
+    assert found.hint == "needs: [answer, vars.plan] and optional: [vars.fee]"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "where", "what"),
     [

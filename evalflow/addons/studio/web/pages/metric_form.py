@@ -371,7 +371,9 @@ class MetricForm:
         )
         shown = [self.fields[key] for key in ("needs", "optional", _INPUTS) if key in self.fields]
         self._parts["inputs"] = _Part.of(
-            lambda: tuple(str(field.value) for field in shown), self._read_inputs, is_given=bool(given.get("needs"))
+            lambda: (*(str(field.value) for field in shown), *self._may_lack()),
+            self._read_inputs,
+            is_given=bool(given.get("needs")),
         )
 
     def _read_inputs(self) -> Mapping[str, Any]:
@@ -381,14 +383,23 @@ class MetricForm:
             raise UserError(Problem(what, hint="such as the question and the answer", key="needs"))
         if self._own is not None:  # without them no case could be shown to the judge
             fields, columns = mentioned(self._own.source)
-            names = [*fields, *(f"{_INPUTS}.{name}" for name in columns)]
-            needs += [name for name in names if name not in (*needs, *inputs)]
+            needs += [name for name in fields if name not in needs]
+            inputs = list(dict.fromkeys([*inputs, *(f"{_INPUTS}.{name}" for name in columns)]))
         if self._kind == "rubric":
-            return {"needs": [*needs, *inputs]}
+            lacking = [name for name in inputs if name in self._may_lack()]
+            kept = [*(self._of_kind().get("optional") or ()), *lacking]
+            needs += [name for name in inputs if name not in kept]
+            optional = [name for name in dict.fromkeys(kept) if name in inputs or not name.startswith(f"{_INPUTS}.")]
+            return {"needs": needs, **({"optional": optional} if kept else {})}
         needed = [name for name in inputs if name in (self._of_kind().get("needs") or ())]
         optional = [*self._chosen_inputs("optional"), *inputs]
         needs += needed
         return {"needs": needs, "optional": [name for name in optional if name not in needs]}
+
+    def _may_lack(self) -> list[str]:
+        """The columns that the rubric's own prompt does without if a case lacks them."""
+        columns = mentioned(self._own.source)[1] if self._own is not None else {}
+        return [f"{_INPUTS}.{name}" for name, needed in columns.items() if not needed]
 
     def _inputs(self) -> list[str]:
         return [f"{_INPUTS}.{name}" for name in self._columns()]

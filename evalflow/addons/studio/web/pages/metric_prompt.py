@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -79,17 +79,19 @@ def _stored(shown: str) -> str:
     return f"{shown[:at]}{_MACRO}{shown[at:]}"
 
 
-def mentioned(prompt: str) -> tuple[list[str], list[str]]:
-    """The case fields, and the columns of its own, that a prompt shows; also while it has a fault.
+def mentioned(prompt: str) -> tuple[list[str], dict[str, bool]]:
+    """The case fields that a prompt shows, and the columns of its own, with whether a case must have them.
+
+    Also while it has a fault: then all columns are needed.
 
     >>> mentioned('{{ answer }} {{ field("audience", vars.audience) }}, not {{ "question" }}')
-    (['answer'], ['audience'])
+    (['answer'], {'audience': True})
     """
     names, columns = _used_in(prompt)
-    return [name for name in CASE_FIELDS if name in names], list(dict.fromkeys(columns))
+    return [name for name in CASE_FIELDS if name in names], dict(columns)
 
 
-def _used_in(prompt: str) -> tuple[Collection[str], Sequence[str]]:
+def _used_in(prompt: str) -> tuple[Collection[str], Mapping[str, bool]]:
     """The variables of a prompt and its columns; while it has a fault, the names that look like them."""
     try:
         return used_in(prompt)
@@ -97,7 +99,7 @@ def _used_in(prompt: str) -> tuple[Collection[str], Sequence[str]]:
         codes = list(_codes(_COMMENT.sub("", prompt)))
     plain = [_TEXT.sub("", code) for code in codes]
     names = {name for code in plain for name in _NAME.findall(code)}
-    columns = [dotted or quoted for code in codes for dotted, quoted in _COLUMN.findall(code)]
+    columns = {dotted or quoted: True for code in codes for dotted, quoted in _COLUMN.findall(code)}
     return names - ({"field"} if any(map(_IMPORTED.search, plain)) else set()), columns
 
 

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from evalflow.addons.studio.web.ui.dialogs import UNDO, offer_undo
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.parts import empty, in_sentences, run_as_typed, text
-from evalflow.addons.studio.web.ui.visitor import may, meet, root_path, visitor, workspace_of
+from evalflow.addons.studio.web.ui.visitor import may, meet, name_here, root_path, visitor, workspace_of
 from evalflow.addons.studio.work.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
@@ -260,21 +260,26 @@ def add() -> None:
         return client.build_response(request, 404)
 
     app.add_exception_handler(404, missing)
-    logging.getLogger("nicegui").addFilter(_is_of_an_open_page)
+    logging.getLogger("nicegui").addFilter(_is_bug_of_an_open_page)
     app.on_exception(_tell)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
     app.on_page_exception(_failed)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
 
 
 def _tell(error: Exception) -> None:
-    """Show an unhandled error of a button or a field."""
+    """Show an unhandled error of a button or a field, and log it in one line; NiceGUI logs bugs."""
     if isinstance(error, EvalflowError):
+        page, person = "a page that was left", ""
         with suppress(RuntimeError):  # the page is gone
+            page, person = ui.context.client.request.url.path, name_here()
             tell_fault(error)
+        log.warning("%s: %s: %s", page, person or "nobody", " ".join(in_sentences(error).split()))
 
 
-def _is_of_an_open_page(record: logging.LogRecord) -> bool:
-    """Drop errors of work that has nowhere to show its result: its page was left, and NiceGUI has deleted it."""
+def _is_bug_of_an_open_page(record: logging.LogRecord) -> bool:
+    """Drop errors that a page shows, see `_tell`, and those of work whose page was left and deleted by NiceGUI."""
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, EvalflowError):
+        return False
     if not isinstance(error, RuntimeError) or error.__traceback__ is None:
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)

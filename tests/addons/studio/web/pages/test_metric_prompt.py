@@ -29,7 +29,8 @@ CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference"
         ("{{ scale.answer }} {{ one.vars.plan }}", [], []),
         ("{{ answer }} {{ reference", ["answer"], []),
         ("{{" * 100_000, [], []),
-        ('{{ vars.get("fee") }} {{ vars.plan }}', [], ["plan"]),
+        ('{{ vars.get("fee") }} {{ vars.plan }}', [], ["fee?", "plan"]),
+        ("{% if vars.fee is defined %}{{ vars.fee }}{% endif %}", [], ["fee?"]),
         ('{{ vars.get("fee") }} {{ vars.plan }} {{ vars', [], ["plan"]),
         ("{# {{ metadata }} {{ vars.fee }} #}{{ answer }}", ["answer"], []),
         ("{# {{ metadata }} {{ vars.fee }} #}{{ answer }} {{ reference", ["answer"], []),
@@ -38,7 +39,23 @@ CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference"
     ],
 )
 def test_what_a_prompt_shows_is_known_while_it_is_typed(prompt: str, fields: list[str], columns: list[str]) -> None:
-    assert mentioned(prompt) == (fields, columns)
+    names, found = mentioned(prompt)
+    assert (names, [name if needed else f"{name}?" for name, needed in found.items()]) == (fields, columns)
+
+
+def test_a_column_that_the_prompt_does_without_is_optional_and_one_that_it_needs_is_not() -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["answer", "vars.plan"], "scale": "boolean"}
+    shown = Shown({**definition, "prompt": "m/grade.jinja"}, {"m/grade.jinja": "{{ answer }} {{ vars.plan }}"})
+    guarded = "{% if vars.plan is defined %}{{ vars.plan }}{% endif %}"
+    shown.fields["prompt"].value = f"{{{{ answer }}}} {guarded} {{{{ vars.fee }}}}"
+    read = shown.read()
+    assert (read["needs"], read["optional"]) == (["answer", "vars.fee"], ["vars.plan"])
+
+
+def test_a_column_that_a_file_needs_stays_needed_though_the_prompt_does_without_it() -> None:
+    definition = {"kind": "rubric", "description": "Right.", "needs": ["answer", "vars.plan"], "scale": "boolean"}
+    definition["prompt"] = "m/grade.jinja"
+    assert Shown(definition, {"m/grade.jinja": "{{ answer }} {{ vars.plan | default('') }}"}).read() == definition
 
 
 @pytest.mark.parametrize(

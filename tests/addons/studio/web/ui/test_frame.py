@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from nicegui import Client, app, background_tasks, core, ui
+from starlette.requests import Request
 
 from evalflow.addons.studio.web.ui import frame
+from evalflow.errors import Problem, UserError
 
 
 def show() -> None:
@@ -54,3 +56,24 @@ async def test_work_whose_page_was_left_logs_no_traceback_unless_it_fails_itself
     assert ("Traceback" in caplog.text) is logged
     if left == "row":
         page.delete()
+
+
+@pytest.mark.anyio
+async def test_an_error_that_a_page_shows_is_one_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core, "loop", asyncio.get_running_loop())
+    monkeypatch.setattr(app, "_exception_handlers", app._exception_handlers[:1])
+    frame.add()
+    request = Request({"type": "http", "method": "GET", "path": "/runs/r1", "headers": [], "server": ("host", 80)})
+    with Client(ui.page("/runs/{run}"), request=request) as page:
+        button = ui.button()
+
+    async def work() -> None:
+        raise UserError(Problem("the run r1 is running", hint="wait until\nit has ended"))
+
+    await asyncio.wait([background_tasks.create(work(), context=button.parent_slot)])
+    page.delete()
+    (line,) = [record for record in caplog.records if "r1 is running" in record.getMessage()]
+    assert line.getMessage() == "/runs/r1: nobody: The run r1 is running. Wait until it has ended."
+    assert "Traceback" not in caplog.text

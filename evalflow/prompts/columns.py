@@ -1,0 +1,117 @@
+"""Which columns of a case's `vars` a template reads, and which of them a case may lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jinja2 import nodes
+
+_BEARABLE = frozenset({"defined", "undefined", "none"})
+"""The tests that an undefined value does not fail."""
+_DEFAULTS = frozenset({"default", "d"})
+_SCOPES = (nodes.Block, nodes.Macro, nodes.CallBlock)
+"""What may be rendered elsewhere than it is written, so that a condition around it says nothing."""
+Present = frozenset[str]
+
+
+@dataclass(slots=True)
+class Columns:
+    """The columns of `vars` that a template reads by name, in order, and whether rendering fails without them.
+
+    An undefined value fails when it is put out, compared or tested for truth. It does not where it is tested with
+    `is defined`, where a condition says that it is there, in `vars.x | default(...)`, and in `vars.get("x")`.
+    """
+
+    needed: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    @classmethod
+    def of(cls, tree: nodes.Template) -> Columns:
+        """Read a template."""
+        found = cls()
+        found._read(tree, frozenset())
+        return found
+
+    def _note(self, name: str, *, needed: bool) -> None:
+        self.needed[name] = self.needed.get(name, False) or needed
+
+    def _read_all(self, some: Iterable[nodes.Node], present: Present) -> None:
+        for node in some:
+            self._read(node, present)
+
+    def _read(self, node: nodes.Node, present: Present) -> None:
+        """Note the columns below a node, where those that are `present` cannot be undefined."""
+        match node:
+            case nodes.If():
+                self._read_branches(node, present)
+            case nodes.CondExpr(test=test, expr1=then, expr2=otherwise):
+                self._read(test, present)
+                self._read(then, present | _shown_by(test, when=True))
+                if otherwise is not None:
+                    self._read(otherwise, present | _shown_by(test, when=False))
+            case nodes.And(left=left, right=right) | nodes.Or(left=left, right=right):
+                self._read(left, present)
+                self._read(right, present | _shown_by(left, when=isinstance(node, nodes.And)))
+            case nodes.Test(node=tested, name=test) if test in _BEARABLE and (name := _column(tested)):
+                self._note(name, needed=False)
+            case nodes.Filter(node=nodes.Expr() as tested, name=name, args=args, kwargs=named) if (
+                name in _DEFAULTS and (column := _column(tested))
+            ):
+                self._note(column, needed=False)
+                self._read_all([*args, *named], present)
+            case nodes.Call(node=nodes.Getattr(node=nodes.Name(name="vars")), args=args, kwargs=named):
+                if (column := _gotten(node)) is not None:
+                    self._note(column, needed=False)
+                self._read_all([*args, *named], present)
+            case _ if (column := _column(node)) is not None:
+                self._note(column, needed=column not in present)
+            case _:
+                self._read_all(node.iter_child_nodes(), frozenset() if isinstance(node, _SCOPES) else present)
+
+    def _read_branches(self, node: nodes.If, present: Present) -> None:
+        for branch in (node, *node.elif_):
+            self._read(branch.test, present)
+            self._read_all(branch.body, present | _shown_by(branch.test, when=True))
+            present |= _shown_by(branch.test, when=False)
+        self._read_all(node.else_, present)
+
+
+def _column(node: nodes.Node) -> str | None:
+    match node:
+        case nodes.Getattr(node=nodes.Name(name="vars"), attr=name):
+            return name
+        case nodes.Getitem(node=nodes.Name(name="vars"), arg=nodes.Const(value=str(name))):
+            return name
+        case _:
+            return None
+
+
+def _gotten(node: nodes.Node) -> str | None:
+    match node:
+        case nodes.Call(
+            node=nodes.Getattr(node=nodes.Name(name="vars"), attr="get"), args=[nodes.Const(value=str(name)), *_]
+        ):
+            return name
+        case _:
+            return None
+
+
+def _shown_by(test: nodes.Node, *, when: bool) -> Present:
+    """The columns that are there when a condition holds, or when it does not."""
+    match test:
+        case nodes.Not(node=inner):
+            return _shown_by(inner, when=not when)
+        case nodes.And(left=left, right=right) | nodes.Or(left=left, right=right):
+            one, other = _shown_by(left, when=when), _shown_by(right, when=when)
+            return one | other if isinstance(test, nodes.And) == when else one & other
+        case nodes.Test(node=tested, name="defined" | "undefined" as name) if column := _column(tested):
+            return frozenset({column}) if (name == "defined") == when else frozenset()
+        case nodes.Compare(
+            expr=nodes.Const(value=str(name)),
+            ops=[nodes.Operand(op="in" | "notin" as op, expr=nodes.Name(name="vars"))],
+        ):
+            return frozenset({name}) if (op == "in") == when else frozenset()
+        case nodes.Call() if when and (column := _gotten(test)):
+            return frozenset({column})
+        case _:
+            return frozenset()
