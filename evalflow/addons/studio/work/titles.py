@@ -133,6 +133,19 @@ class Titles:
             return self.given.get((kind, "", name.partition(":")[0])) or name
         return found or name
 
+    def with_run(self, owners: Iterable[str], metrics: Mapping[str, str]) -> Titles:
+        """These titles, and for metrics of a run that have none here, such as of a taught judge, those of the run.
+
+        `owners`: the names of its bot. `metrics`: titles by name.
+        """
+        added = {
+            ("metric", owner, name): title
+            for owner in owners
+            for name, title in metrics.items()
+            if self.of("metric", name, owner) == name
+        }
+        return Titles({**self.given, **added})
+
 
 NO_TITLES = Titles({})
 

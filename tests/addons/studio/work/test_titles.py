@@ -15,6 +15,7 @@ from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.titles import (
     LONGEST_CASE_TITLE,
     LONGEST_TITLE,
+    Titles,
     case_title,
     checked_title,
     name_for,
@@ -229,3 +230,12 @@ def test_titles_of_several_projects_are_read_and_deleted_ones_have_none(space: W
 def test_a_case_is_called_by_the_first_words_of_its_question(question: str | None, title: str) -> None:
     assert case_title(question, "c0") == title
     assert len(title) <= LONGEST_CASE_TITLE
+
+
+def test_metrics_without_a_title_in_the_project_have_that_of_their_run() -> None:
+    titles = Titles({("metric", "desk", "kind"): "Is it kind?", ("metric", "", "plain"): "plain"})
+    known = titles.with_run(["desk", "taught"], {"kind": "Kind once", "plain": "Plain words", "gone": "Was deleted"})
+    found = [known.of("metric", name, "desk:model") for name in ("kind", "plain", "gone", "other")]
+    assert found == ["Is it kind?", "Plain words", "Was deleted", "other"]
+    assert known.of("metric", "kind", "taught") == "Kind once"
+    assert known.of("metric", "gone", "another") == "gone"

@@ -43,7 +43,7 @@ from evalflow.addons.studio.web.ui.parts import (
     table_row,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.visitor import know_titles, may, title_of
 from evalflow.addons.studio.work import comparing
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.comparing import passing_metrics
@@ -110,6 +110,9 @@ def add() -> None:
         is_scored = bool(after.facts.get("metrics"))
         others = await to_thread.run_sync(comparing.candidates, workspace, after.run_id) if is_scored else []
         bot = await to_thread.run_sync(bot_with_prompt, workspace, after) if is_scored and may("edit") else None
+        for run in (before, after):
+            if run is not None:
+                know_titles(run)
         with frame("Compare", place="Compare", about="" if before else _ABOUT):
             accepted = _margin(margin)
             if before is not None:

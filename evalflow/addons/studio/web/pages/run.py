@@ -42,7 +42,7 @@ from evalflow.addons.studio.web.ui.parts import (
     text,
 )
 from evalflow.addons.studio.web.ui.score import status_badge
-from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.visitor import know_titles, may, title_of
 from evalflow.addons.studio.work import runs
 from evalflow.addons.studio.work.bot_home import headline_of
 from evalflow.addons.studio.work.case_choice import LeftOutCases
@@ -121,6 +121,7 @@ class RunView:
     def _build(self, files: Sequence[RunFile]) -> None:
         """Rebuild everything except the results."""
         run = self._run
+        know_titles(run)
         for place in (self._actions, self._above, self._below):
             place.clear()
         if may("edit"):

@@ -20,7 +20,7 @@ from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Re
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.web.ui.verdict import judging
-from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.visitor import know_titles, may, title_of
 from evalflow.addons.studio.work.cases import write_reference
 from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import get_run
@@ -44,6 +44,7 @@ def add() -> None:
         await to_thread.run_sync(note_view, workspace, run)
         before, after = await to_thread.run_sync(_neighbours, workspace, run, int(position), query)
         back = f"/runs/{found.run_id}"
+        know_titles(found)
         trail = [(name_of(found), f"{back}{query}")]
         with frame(case_title(case.question, case.case_id), place="Runs", trail=trail) as actions:
             with actions:

@@ -6,7 +6,7 @@ Actions are checked separately.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from evalflow.addons.studio.work.access import Actor, Right
 from evalflow.addons.studio.work.projects import Project, list_projects
+from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.titles import NO_TITLES, Titles, titles_of
 
@@ -78,6 +79,14 @@ def title_of(kind: str, name: str, bot: str = "") -> str:
     `bot` is the owner of a metric.
     """
     return visitor().titles.of(kind, name, bot)
+
+
+def know_titles(run: Run) -> None:
+    """Let `title_of` find the titles that a run has for its metrics, if the project has none for them."""
+    owners = {run.bot, str(run.facts.get("target", run.bot)).partition(":")[0]}
+    own = {name: metric.title for name, metric in run.metrics.items()}
+    known = visitor()
+    ui.context.client.request.state.visitor = replace(known, titles=known.titles.with_run(owners, own))
 
 
 def may(right: Right) -> bool:
