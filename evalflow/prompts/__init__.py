@@ -43,7 +43,7 @@ from jinja2 import (
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
-from evalflow.prompts.columns import Columns
+from evalflow.prompts.columns import PromptColumns
 from evalflow.prompts.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
 from evalflow.prompts.sandbox import SECONDS, Codes, Sandbox, Unrenderable
 from evalflow.records import Message
@@ -321,7 +321,7 @@ def is_file_name(source: str) -> bool:
 
 
 def used_in(source: str) -> tuple[frozenset[str], Mapping[str, bool]]:
-    """The variables that a template's text uses, and the columns of `vars` that it reads by name; see `Columns`.
+    """The variables that a template's text uses, and the columns of `vars` that it reads by name; see `PromptColumns`.
 
     UserError if it does not parse.
 
@@ -420,7 +420,7 @@ def _read(source: str) -> _TemplateFacts:
         lines={one.name: one.lineno for one in reversed([*tree.find_all(nodes.Name)])},
         includes=includes,
         variables=frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)),
-        columns=MappingProxyType(Columns.of(tree).needed),
+        columns=MappingProxyType(PromptColumns.of(tree).needed),
         unfenced=frozenset(field for field in JUDGED if _puts_out(tree, field)),
         tags=frozenset(arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)),
     )

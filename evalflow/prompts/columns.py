@@ -16,7 +16,7 @@ Present = frozenset[str]
 
 
 @dataclass(slots=True)
-class Columns:
+class PromptColumns:
     """The columns of `vars` that a template reads by name, in order, and whether rendering fails without them.
 
     An undefined value fails when it is put out, compared or tested for truth. It does not where it is tested with
@@ -26,7 +26,7 @@ class Columns:
     needed: dict[str, bool] = field(default_factory=dict[str, bool])
 
     @classmethod
-    def of(cls, tree: nodes.Template) -> Columns:
+    def of(cls, tree: nodes.Template) -> PromptColumns:
         """Read a template."""
         found = cls()
         found._read(tree, frozenset())
