@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir
 from pathlib import Path
 
 import polars as pl
@@ -59,21 +61,30 @@ _FORM = re.compile(r"\.\.\.|\b[A-Z]{3,}\b|target=openai|127\.0\.0\.1")
 ENDLESS = frozenset({"serve", "worker", "mcp"})
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs and a file of cases, to be copied."""
+    folder = tmp_path_factory.mktemp("two_runs")
+    with chdir(folder):
+        case = '{"question": "Q?", "answer": "A.", "reference": "A."}\n'
+        Path("few.jsonl").write_text(case, encoding="utf-8")
+        for run in (A, B):
+            assert run_command([*RUN, f"hydra.run.dir={run}"]) == 0
+    return folder
+
+
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
-    """Runs a command line in a folder with two runs and a file of cases; returns its exit code and what it prints."""
+def said(two_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Runs a command line in a copy of the folder with two runs; returns its exit code and what it prints."""
+    shutil.copytree(two_runs, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)
-    case = '{"question": "Q?", "answer": "A.", "reference": "A."}\n'
-    Path("few.jsonl").write_text(case, encoding="utf-8")
 
     def run(words: Sequence[str]) -> tuple[int, str]:
         capsys.readouterr()
         code = run_command(list(words))
         return code, "".join(capsys.readouterr())
 
-    for folder in (A, B):
-        assert run([*RUN, f"hydra.run.dir={folder}"])[0] == 0
     return run
 
 
