@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,19 @@ class Desk:
         return json.loads(done.stdout)
 
 
-@pytest.fixture
-def desk(program: Program) -> Desk:
-    made = Desk(program)
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a desk whose runs have no labels, to be copied."""
+    made = Desk(Program(tmp_path_factory.mktemp("desk")))
     made.run("before")
     made.run("after")
-    return made
+    return made.program.folder
+
+
+@pytest.fixture
+def desk(two_runs: Path, program: Program) -> Desk:
+    shutil.copytree(two_runs, program.folder, symlinks=True, dirs_exist_ok=True)
+    return Desk(program)
 
 
 def lowest(desk: Desk) -> list[int]:

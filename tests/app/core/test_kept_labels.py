@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,31 @@ def case(i: int) -> dict[str, Any]:
     return {"id": f"c{i}", "question": f"Q{i}?", "answer": f"A{i}", "likes": old, "other": new, "tags": ["t"]}
 
 
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of which people labelled a random half, to be copied."""
+    folder = tmp_path_factory.mktemp("labelled")
+    with chdir(folder):
+        add_metric()
+        label(evaluate())
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "conf" / "metric"
+    add_metric()
+
+
+@pytest.fixture
+def first(labelled: Path, tmp_path: Path) -> SavedRun:
+    """The labelled run, in a folder of the test."""
+    shutil.copytree(labelled, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return latest()
+
+
+def add_metric() -> None:
+    folder = Path("conf/metric")
     folder.mkdir(parents=True)
     (folder / "likes.yaml").write_text(METRIC, encoding="utf-8")
 
@@ -96,9 +118,9 @@ def summary(run: SavedRun) -> dict[str, Any]:
     return frame.filter(pl.col("tag").is_null()).row(0, named=True)
 
 
-def test_another_judge_of_the_same_answers_is_measured_with_the_labels_that_exist(capsys: pytest.CaptureFixture[str]):
-    first = evaluate()
-    label(first)
+def test_another_judge_of_the_same_answers_is_measured_with_the_labels_that_exist(
+    first: SavedRun, capsys: pytest.CaptureFixture[str]
+):
     capsys.readouterr()
     second = evaluate(OTHER)
     told = f"30 labels of run {first.manifest.run_id}, of equal answers"
@@ -132,9 +154,7 @@ def test_they_come_from_a_run_that_was_labelled_later_and_stay_when_it_is_delete
     assert labels_of_run(third) is None  # labels follow from the run that people labelled, and not from hand to hand
 
 
-def test_labels_of_own_answers_come_before_those_that_follow():
-    first = evaluate()
-    label(first)
+def test_labels_of_own_answers_come_before_those_that_follow(first: SavedRun):
     second = evaluate(OTHER)
     label(second, range(0, N, 3), by="ben")
     assert calibration(second)["labels"] == "l.jsonl"
@@ -143,9 +163,7 @@ def test_labels_of_own_answers_come_before_those_that_follow():
     assert people(read_kept(second.folder)) == {"ben"}
 
 
-def test_few_changed_answers_are_left_out_and_the_others_correct():
-    first = evaluate()
-    label(first)
+def test_few_changed_answers_are_left_out_and_the_others_correct(first: SavedRun):
     drawn = sorted(random.Random(1).sample(range(N), 30))
     second = evaluate(OTHER, change=lambda i, row: {**row, "answer": "new"} if i == drawn[0] else row)
     [row] = calibration(second)["rows"]
@@ -153,9 +171,7 @@ def test_few_changed_answers_are_left_out_and_the_others_correct():
     assert any("1 labelled answer changed" in note for note in calibration(second)["notes"])
 
 
-def test_labels_of_the_answers_that_did_not_change_serve_agreement_only():
-    first = evaluate()
-    label(first)
+def test_labels_of_the_answers_that_did_not_change_serve_agreement_only(first: SavedRun):
     second = evaluate(OTHER, change=lambda i, row: row | ({"answer": "x"} if i % 3 else {}))
     document = calibration(second)
     [row] = document["rows"]
@@ -178,16 +194,12 @@ def test_labels_of_a_part_of_the_cases_are_no_sample_of_all():
 
 
 @pytest.mark.parametrize("field", ["question", "reference"])
-def test_an_equal_answer_to_another_case_has_no_labels(field: str):
-    first = evaluate()
-    label(first)
+def test_an_equal_answer_to_another_case_has_no_labels(first: SavedRun, field: str):
     second = evaluate(OTHER, change=lambda _, row: {**row, field: "Another?"})
     assert labels_of_run(second) is None
 
 
-def test_labels_that_two_runs_were_given_count_together():
-    first = evaluate()
-    label(first)
+def test_labels_that_two_runs_were_given_count_together(first: SavedRun):
     second = evaluate()
     drawn = sorted(random.Random(2).sample(range(N), 30))
     label(second, drawn, by="ben")
@@ -217,8 +229,8 @@ def test_equal_answers_have_one_truth_in_a_comparison():
     assert set(one["by"]) == {"ana", "ben"}
 
 
+@pytest.mark.usefixtures("first")
 def test_calibrating_again_repeats_no_note():
-    label(evaluate())
     second = evaluate(OTHER)
     notes = calibration(second)["notes"]
     assert run_command(["calibrate", str(second.folder.path)]) == 0
@@ -235,9 +247,7 @@ def test_labels_that_were_not_drawn_at_random_correct_nothing_where_they_follow(
     assert row["uncorrected"].startswith(f"in run {first.manifest.run_id}, ")
 
 
-def test_labels_of_more_cases_are_a_sample_of_fewer():
-    first = evaluate()
-    label(first)
+def test_labels_of_more_cases_are_a_sample_of_fewer(first: SavedRun):
     second = evaluate(OTHER, n=40)
     [row] = calibration(second)["rows"]
     assert row["n_labels"] == sum(i < 40 for i in random.Random(1).sample(range(N), 30))
@@ -252,18 +262,14 @@ def test_labels_of_more_cases_are_a_sample_of_fewer():
         "+dataset.rag.name=elsewhere",
     ],
 )
-def test_another_question_has_no_labels(question: str):
-    first = evaluate()
-    label(first)
+def test_another_question_has_no_labels(first: SavedRun, question: str):
     change = (lambda _, row: {**row, "likes": 50 * row["likes"]}) if "scale" in question else (lambda _, row: row)
     second = evaluate(question, change=change)
     assert not second.folder.calibration.exists()
     assert labels_of_run(second) is None
 
 
-def test_runs_of_another_folder_have_none_unless_they_are_compared():
-    first = evaluate()
-    label(first)
+def test_runs_of_another_folder_have_none_unless_they_are_compared(first: SavedRun):
     second = evaluate(OTHER)
     elsewhere = Path("elsewhere/runs")
     elsewhere.mkdir(parents=True)
@@ -291,9 +297,7 @@ def test_labels_follow_from_and_into_the_runs_of_a_sweep():
     assert found.frame["human"].count() == 30
 
 
-def test_links_and_damaged_files_are_no_sources(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    first = evaluate()
-    label(first)
+def test_links_and_damaged_files_are_no_sources(first: SavedRun, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     path, text = first.folder.labels, first.folder.labels.read_text(encoding="utf-8")
     second = evaluate(OTHER)
     second.folder.labels.unlink()
