@@ -92,6 +92,7 @@ def agreement_of(
     scored = usable.filter(pl.col("distance").is_not_null())
     names = sorted({tag for tags in usable["tags"] for tag in tags})
     differing = usable.filter(~pl.col("same")).sort("distance", descending=True, nulls_last=False, maintain_order=True)
+    shown = differing.head(_SHOWN).select("case_id", "tags", "person", "judge", "reason")
     return FixtureAgreement(
         same=mean_of(usable, pl.col("same"), bounded=True),
         distance=mean_of(scored, pl.col("distance"), bounded=bounded),
@@ -102,16 +103,8 @@ def agreement_of(
         },
         unscored=len(people) - usable.height,
         furthest=[
-            FixtureGap(
-                row["case_id"],
-                people[row["case_id"]].question,
-                row["tags"],
-                row["person"],
-                row["judge"],
-                people[row["case_id"]].why,
-                row["reason"],
-            )
-            for row in differing.head(_SHOWN).iter_rows(named=True)
+            FixtureGap(case_id, people[case_id].question, tags, person, judge, people[case_id].why, reason)
+            for case_id, tags, person, judge, reason in shown.iter_rows()
         ],
     )
 

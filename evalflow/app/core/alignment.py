@@ -213,17 +213,17 @@ def choose_examples(
     """
     texts = {key: fields for key, _, fields in _answers(run, lesson, learning)}
     resolved = people.filter((pl.col("use") == "resolution") & pl.col("comment").is_not_null())
-    reasons = {(row["case_id"], row["target_repeat"]): row["comment"] for row in resolved.iter_rows(named=True)}
+    cell = "case_id", "target_repeat"
+    reasons = {(case, repeat): comment for case, repeat, comment in resolved.select(*cell, "comment").iter_rows()}
     by_grade: dict[object, list[tuple[tuple[float, int], Any, Example]]] = defaultdict(list)
-    for row in learning.iter_rows(named=True):
-        key = row["case_id"], row["target_repeat"]
-        if key not in texts:
+    labelled = learning.select(*cell, "human", "score", "said", "comment", "cluster")
+    for case, repeat, human, score, said, comment, cluster in labelled.iter_rows():
+        if (key := (case, repeat)) not in texts:
             continue
-        said = [text.removesuffix(" (resolved)") for text in row["said"]]
-        reason = reasons.get(key) or row["comment"] or ""
-        one = Example(key, texts[key], row["human"], row["score"], said, reason)
+        reason = reasons.get(key) or comment or ""
+        one = Example(key, texts[key], human, score, [text.removesuffix(" (resolved)") for text in said], reason)
         rank = -round(abs(one.judged - one.human), 9), len(str(one.fields))
-        by_grade[lesson.graded(one.human)].append((rank, row["cluster"], one))
+        by_grade[lesson.graded(one.human)].append((rank, cluster, one))
     waiting = [
         sorted(rows, key=lambda row: row[0]) for _, rows in sorted(by_grade.items(), key=lambda item: str(item[0]))
     ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
-from evalflow.addons.studio.store.rows import Hidden, Row, add, every, every_as, now, one, one_as, storable, upsert
+from evalflow.addons.studio.store.rows import Hidden, Row, add, every, every_as, now, one_as, storable, upsert
 from evalflow.addons.studio.store.server_tables import (
     failed_sign_ins,
     identities,
@@ -57,7 +57,23 @@ class User:
 
 
 _PASSKEYS = select(func.count()).where(passkeys.c.user_id == users.c.id).scalar_subquery()
+_PASSKEYS_OF = select(passkeys, users.c.name.label("user_name")).join(users, users.c.id == passkeys.c.user_id)
 _USERS = select(users, _PASSKEYS.label("passkeys"))
+
+
+@dataclass(frozen=True, slots=True)
+class Passkey:
+    """A passkey of a user. `name`: the browser that created it; `used_at`: None if never used."""
+
+    id: int
+    name: str
+    created_at: str
+    used_at: str | None
+    user_id: Hidden[int]
+    user_name: Hidden[str]
+    credential: Hidden[str]
+    public_key: Hidden[str]
+    sign_count: Hidden[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +209,15 @@ def add_passkey(connection: Connection, values: Mapping[str, Any]) -> int:
     return add(connection, passkeys, {**values, "created_at": now()})
 
 
-def passkeys_of(connection: Connection, user_id: int) -> list[Row]:
+def passkeys_of(connection: Connection, user_id: int) -> list[Passkey]:
     """The passkeys of a user, newest first."""
-    return every(connection, select(passkeys).where(passkeys.c.user_id == user_id).order_by(passkeys.c.id.desc()))
+    query = _PASSKEYS_OF.where(passkeys.c.user_id == user_id)
+    return every_as(Passkey, connection, query.order_by(passkeys.c.id.desc()))
 
 
-def passkey(connection: Connection, credential: str) -> Row | None:
-    """A passkey by its credential id, with its user's name."""
-    query = select(passkeys, users.c.name.label("user_name")).join(users, users.c.id == passkeys.c.user_id)
-    return one(connection, query.where(passkeys.c.credential == storable(credential)))
+def passkey(connection: Connection, credential: str) -> Passkey | None:
+    """A passkey by its credential id."""
+    return one_as(Passkey, connection, _PASSKEYS_OF.where(passkeys.c.credential == storable(credential)))
 
 
 def use_passkey(connection: Connection, passkey_id: int, before: int, sign_count: int) -> bool:

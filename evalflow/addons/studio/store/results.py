@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, select
 
-from evalflow.addons.studio.store.rows import Row, chunks, every, from_row
+from evalflow.addons.studio.store.rows import chunks
 from evalflow.addons.studio.store.scores import CaseAnswer, Limit, RunScores, ScoreFilter
 from evalflow.addons.studio.store.tables import answers, scores
 from evalflow.records import passes
@@ -124,8 +124,8 @@ def _urgency(row: Sequence[Any]) -> tuple[Any, ...]:
 def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence[Any]]:
     """Position, counts, errors and mean of `rank_answers`, of the answers that people labelled."""
     limits, found = _limits(run), dict[int, Sequence[Any]]()
-    for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
-        counted = [(row["metric"], *_counted(run, limits, row)) for row in rows]
+    for position, those in _scores_at(run, {position for position, _ in run.people}).items():
+        counted = [(one.metric, *_counted(run, limits, one)) for one in those]
         passed = [one for *_, one in counted]
         means = [
             score if scales[metric] else 1 - score
@@ -138,34 +138,45 @@ def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence
     return found
 
 
+class _BriefScore(NamedTuple):
+    """A score without reasons and costs."""
+
+    position: int
+    metric: str
+    judge: str | None
+    status: str
+    score: float | None
+
+
 def _counted(
-    run: RunScores, limits: Mapping[tuple[str, str | None], Limit], row: Row
+    run: RunScores, limits: Mapping[tuple[str, str | None], Limit], one: _BriefScore
 ) -> tuple[float | None, str, bool | None]:
     """The score that counts, its status, and whether it passes; as `counted_score` and `counted_pass` of the core.
 
     A judge's error stays one, as in `cases --failed`, also if people labelled the answer.
     """
-    limit = limits.get((row["metric"], row["judge"])) if row["score"] is not None else None
-    people = run.people.get((row["position"], row["metric"]))
+    limit = limits.get((one.metric, one.judge)) if one.score is not None else None
+    people = run.people.get((one.position, one.metric))
     if people is not None:
-        status = "error" if row["status"] == "error" else "undefined" if people.score is None else "scored"
+        status = "error" if one.status == "error" else "undefined" if people.score is None else "scored"
         return people.score, status, people.passed if limit is not None else None
-    passed = None if limit is None else passes(row["score"], limit.value, higher_is_better=limit.higher)
-    return row["score"], row["status"], passed
+    passed = None if limit is None else passes(one.score, limit.value, higher_is_better=limit.higher)
+    return one.score, one.status, passed
 
 
 def _limits(run: RunScores) -> Mapping[tuple[str, str | None], Limit]:
     return {(limit.metric, limit.judge): limit for limit in run.limits}
 
 
-def _scores_at(run: RunScores, positions: Collection[int]) -> dict[int, list[Row]]:
-    """The scores of the answers at these positions, without reasons and costs."""
-    columns = (scores.c[name] for name in ("position", "metric", "judge", "status", "score"))
-    light = select(*columns).where(scores.c.run == run.run).order_by(scores.c.position, scores.c.n)
-    found: dict[int, list[Row]] = {}
+def _scores_at(run: RunScores, positions: Collection[int]) -> dict[int, list[_BriefScore]]:
+    """The scores of the answers at these positions."""
+    columns = (scores.c[name] for name in _BriefScore._fields)
+    brief = select(*columns).where(scores.c.run == run.run).order_by(scores.c.position, scores.c.n)
+    found: dict[int, list[_BriefScore]] = {}
     for some in chunks(positions, 500):
-        for row in every(run.connection, light.where(scores.c.position.in_(some))):
-            found.setdefault(row["position"], []).append(row)
+        for row in run.connection.execute(brief.where(scores.c.position.in_(some))):
+            one = _BriefScore(*row)
+            found.setdefault(one.position, []).append(one)
     return found
 
 
@@ -225,11 +236,11 @@ def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerR
 def _labelled_matching(run: RunScores, wanted: ScoreFilter) -> Iterator[int]:
     """The positions of the answers that people labelled with a score that counts and matches a filter of scores."""
     limits = _limits(run)
-    for position, rows in _scores_at(run, {position for position, _ in run.people}).items():
-        for row in rows:
-            score, status, passed = _counted(run, limits, row)
+    for position, those in _scores_at(run, {position for position, _ in run.people}).items():
+        for one in those:
+            score, status, passed = _counted(run, limits, one)
             if (
-                wanted.metric in (None, row["metric"])
+                wanted.metric in (None, one.metric)
                 and wanted.status in (None, status)
                 and wanted.passed in (None, passed)
                 and (wanted.low is None or (score is not None and score >= wanted.low))
@@ -241,19 +252,16 @@ def _labelled_matching(run: RunScores, wanted: ScoreFilter) -> Iterator[int]:
 
 def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
     """The rows at these positions (at most a page), in this order."""
-    here = answers.c.run == run.run, answers.c.position.in_(positions)
-    found = {row["position"]: row for row in every(run.connection, select(answers).where(*here))}
-    grouped: dict[int, dict[str, list[Row]]] = {}
-    for place, rows in _scores_at(run, positions).items():
-        for row in rows:
-            grouped.setdefault(place, {}).setdefault(row["metric"], []).append(row)
+    found = {one.position: one for one in run.answers(positions)}
+    grouped: dict[int, dict[str, list[_BriefScore]]] = {}
+    for place, those in _scores_at(run, positions).items():
+        for one in those:
+            grouped.setdefault(place, {}).setdefault(one.metric, []).append(one)
     limits = _limits(run)
     return [
-        from_row(
-            ResultRow,
-            found[place],
-            answer_error=found[place]["error"],
-            cells={metric: _cell(run, rows, limits) for metric, rows in grouped.get(place, {}).items()},
+        ResultRow(
+            **asdict(found[place]),
+            cells={metric: _cell(run, those, limits) for metric, those in grouped.get(place, {}).items()},
         )
         for place in positions
         if place in found
@@ -277,17 +285,17 @@ def questions_at(run: RunScores, positions: Sequence[int]) -> dict[int, str]:
     return {row.position: row.question for row in found}
 
 
-def _cell(run: RunScores, rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
-    counted = [_counted(run, limits, row) for row in rows]
+def _cell(run: RunScores, those: Sequence[_BriefScore], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
+    counted = [_counted(run, limits, one) for one in those]
     passed = [one for *_, one in counted if one is not None]
-    people = run.people.get((rows[0]["position"], rows[0]["metric"]))
+    people = run.people.get((those[0].position, those[0].metric))
     return ResultCell(
         score=_mean([score for score, *_ in counted]),
         status=next((status for _, status, _ in counted if status != "scored"), "scored"),
         passed=all(passed) if passed else None,
-        n=len(rows),
+        n=len(those),
         is_by_people=people is not None,
-        judged=None if people is None else _mean([row["score"] for row in rows]),
+        judged=None if people is None else _mean([one.score for one in those]),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, false, func, not_, or_, select, tuple_
 
-from evalflow.addons.studio.store.rows import Row, add_many, chunks, every, from_row, upsert
+from evalflow.addons.studio.store.rows import Row, add_many, chunks, every, every_as, from_row, upsert
 from evalflow.addons.studio.store.tables import answer_tags, answers, score_steps, scores
 from evalflow.datasets import tag_name
 from evalflow.records import passes
@@ -246,14 +246,15 @@ class RunScores:
         same = (answers.c.run == self.run, answers.c.dataset == dataset, answers.c.case_id == case_id)
         return list(self.connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
 
-    def answer(self, position: int) -> Row | None:
+    def answer(self, position: int) -> CaseAnswer | None:
         """One answer with its question."""
         return next(iter(self.answers([position])), None)
 
-    def answers(self, positions: Sequence[int]) -> list[Row]:
+    def answers(self, positions: Sequence[int]) -> list[CaseAnswer]:
         """These answers with their questions, at most 500, in input order."""
         same = (answers.c.run == self.run, answers.c.position.in_(positions))
-        return every(self.connection, select(answers).where(*same).order_by(answers.c.position))
+        query = select(answers, answers.c.error.label("answer_error")).where(*same)
+        return every_as(CaseAnswer, self.connection, query.order_by(answers.c.position))
 
     def _keys(self, wanted: ScoreFilter) -> Query:
         return select(*_ORDER).where(*self.conditions(wanted))

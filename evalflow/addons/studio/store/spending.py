@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, update
 
-from evalflow.addons.studio.store.rows import Row, add, now, one
+from evalflow.addons.studio.store.rows import add, now
 from evalflow.addons.studio.store.schema import NAME
 from evalflow.addons.studio.store.server_tables import spending
 from evalflow.calls.budget import UNITS, Amount
@@ -45,8 +46,9 @@ class OpenLease:
 
 def open_lease(connection: Connection, run: int) -> OpenLease | None:
     """The open lease of a run."""
-    row = one(connection, select(spending).where(spending.c.run == run, ~spending.c.is_settled))
-    return OpenLease(row["id"], _amount(row)) if row else None
+    columns = spending.c.id, *(spending.c[unit] for unit in UNITS)
+    found = connection.execute(select(*columns).where(spending.c.run == run, ~spending.c.is_settled)).first()
+    return None if found is None else OpenLease(found[0], _amount(found[1:]))
 
 
 def settle(connection: Connection, lease: int, spent: Amount | None) -> None:
@@ -62,10 +64,9 @@ def _is_open() -> ColumnElement[bool]:
 
 def _sum(connection: Connection, which: ColumnElement[bool]) -> Amount:
     sums = [func.coalesce(func.sum(spending.c[unit]), 0).label(unit) for unit in UNITS]
-    row = one(connection, select(*sums).where(which))
-    assert row is not None
-    return _amount(row)
+    return _amount(connection.execute(select(*sums).where(which)).one())
 
 
-def _amount(row: Row) -> Amount:
-    return Amount(int(row["requests"]), int(row["tokens"]), float(row["usd"]))
+def _amount(units: Sequence[Any]) -> Amount:  # in the order of UNITS
+    usd, requests, tokens = units
+    return Amount(int(requests), int(tokens), float(usd))

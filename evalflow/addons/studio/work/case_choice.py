@@ -68,7 +68,7 @@ def _given(request: RunRequest) -> dict[str, dict[str, object]]:
 def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any]) -> Mapping[str, Any]:
     if not (dataset.drafts and _texts(values.get("ids"))):
         return values
-    drafts = {row["id"] for row in case_rows(space, dataset.name, draft=True)}
+    drafts = {body["id"] for body in case_rows(space, dataset.name, draft=True)}
     active = [key for key in values["ids"] if key not in drafts]
     if not active:
         what = f"all {len(values['ids']):,} chosen cases of {dataset.name} are drafts"
@@ -96,8 +96,8 @@ def _drafts(space: Workspace, dataset: Dataset, chosen: Mapping[str, Any]) -> in
     ids, tags = set(chosen.get("ids", ())), {readers.tag_name(tag) for tag in chosen.get("tags", ())}
     every = bool(chosen.get("every_tag"))
     return sum(
-        (not ids or row["id"] in ids) and (not tags or has_tags(row.get("tags") or (), tags, every=every))
-        for row in case_rows(space, dataset.name, draft=True)
+        (not ids or body["id"] in ids) and (not tags or has_tags(body.get("tags") or (), tags, every=every))
+        for body in case_rows(space, dataset.name, draft=True)
     )
 
 

@@ -311,7 +311,7 @@ def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
         owner = dataset_id(space, dataset)
         known = space.read(table.known_keys, owner, ids)
     else:
-        known = {row["id"] for row in declared_rows(space, dataset)}
+        known = {body["id"] for body in declared_rows(space, dataset)}
     return [one for one in ids if one in known]
 
 

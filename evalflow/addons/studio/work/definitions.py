@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -45,7 +45,7 @@ class Definition:
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
-    id: Hidden[int] = 0
+    id: Hidden[int] = field(default=0, compare=False)
     name: str
     title: str = ""
     version: int = 0

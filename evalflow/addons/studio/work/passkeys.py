@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from evalflow.addons.studio.store import people
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.people import Passkey
+from evalflow.addons.studio.store.rows import storable
 from evalflow.addons.studio.work.access import Actor, SignedOutError, open_to_all, requires
 from evalflow.addons.studio.work.people import LINK, LINK_TTL, account_state
 from evalflow.addons.studio.work.sessions import Identity, expect_no_token, own_id, start_session
@@ -61,16 +62,6 @@ class Challenge:
     options: str
 
 
-@dataclass(frozen=True, slots=True)
-class Passkey:
-    """A passkey. `name`: the browser that created it; `used_at`: None if never used."""
-
-    id: int
-    name: str
-    created_at: str
-    used_at: str | None
-
-
 class RefusedPasskeyError(SignedOutError):
     """A device's response does not prove an identity. The message gives no reason; the audit has it."""
 
@@ -95,12 +86,12 @@ def enter(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any
         TooManyTriesError: Too many attempts have failed.
     """
     expect_free(space, browser.address)
-    row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
-    account = row["user_name"] if row else None
+    passkey = space.read(people.passkey, str(answer.get("id", ""))[:2000])
+    account = passkey.user_name if passkey else None
     expect_free(space, browser.address, account)
     user = space.read(people.user, account) if account else None
-    reason = "passkey unknown" if row is None or user is None else "account disabled" if user.is_disabled else None
-    reason = reason or (_fault(space, browser, key, "enter", answer, row) if row else None)
+    reason = "passkey unknown" if passkey is None or user is None else "account disabled" if user.is_disabled else None
+    reason = reason or (_fault(space, browser, key, "enter", answer, passkey) if passkey else None)
     if reason or user is None:
         note_refusal(space, browser.address, account, reason or "passkey unknown")
         raise RefusedPasskeyError
@@ -111,18 +102,18 @@ def enter(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any
 @requires("account")
 def ask_to_confirm(space: Workspace, browser: Browser) -> Challenge:
     """Ask the person of a session to use a passkey again. Raises UserError if they have none."""
-    rows = space.read(people.passkeys_of, own_id(space))
-    if not rows:
+    own = space.read(people.passkeys_of, own_id(space))
+    if not own:
         raise UserError(Problem("you have no passkey yet", hint="sign out and in again, and make one on your account"))
-    return _ask_for(space, browser, "confirm", [_descriptor(row) for row in rows])
+    return _ask_for(space, browser, "confirm", [_descriptor(passkey) for passkey in own])
 
 
 @requires("account")
 def confirm(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> None:
     """Verify a response and record a fresh authentication in the session. Raises RefusedPasskeyError."""
     expect_free(space, browser.address, space.identify().name)
-    row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
-    mine = row if row and row["user_id"] == own_id(space) else None
+    passkey = space.read(people.passkey, str(answer.get("id", ""))[:2000])
+    mine = passkey if passkey and passkey.user_id == own_id(space) else None
     reason = _fault(space, browser, key, "confirm", answer, mine) if mine else "passkey unknown"
     if reason:
         note_refusal(space, browser.address, space.identify().name, reason)
@@ -193,7 +184,7 @@ def enter_by_link(space: Workspace, browser: Browser, code: str) -> str:
 def own_passkeys(space: Workspace) -> list[Passkey]:
     """Your own passkeys, newest first; ForbiddenError for a token."""
     expect_no_token(space)
-    return [from_row(Passkey, row) for row in space.read(people.passkeys_of, own_id(space))]
+    return space.read(people.passkeys_of, own_id(space))
 
 
 @requires("account", confirmed=True)
@@ -279,7 +270,7 @@ def _challenge(
 
 
 def _fault(
-    space: Workspace, browser: Browser, key: str, purpose: str, answer: Mapping[str, Any], row: Row
+    space: Workspace, browser: Browser, key: str, purpose: str, answer: Mapping[str, Any], passkey: Passkey
 ) -> str | None:
     """Verify a response and record the use of its passkey; returns why it is invalid, or None."""
     from webauthn import verify_authentication_response
@@ -294,14 +285,14 @@ def _fault(
             expected_challenge=challenge,
             expected_rp_id=browser.server,
             expected_origin=browser.origin,
-            credential_public_key=_bytes(row["public_key"]),
-            credential_current_sign_count=row["sign_count"],
+            credential_public_key=_bytes(passkey.public_key),
+            credential_current_sign_count=passkey.sign_count,
             require_user_verification=True,
         )
     except (WebAuthnException, ValueError, KeyError, TypeError):
         return "passkey not valid"
     with space.database.writing(in_turn=False) as connection:
-        used = people.use_passkey(connection, row["id"], row["sign_count"], verified.new_sign_count)
+        used = people.use_passkey(connection, passkey.id, passkey.sign_count, verified.new_sign_count)
     return None if used else "passkey not valid"
 
 
@@ -355,10 +346,10 @@ def _not_valid() -> UserError:
     return UserError(Problem("this link is not valid any more", "link", hint))
 
 
-def _descriptor(row: Row) -> PublicKeyCredentialDescriptor:
+def _descriptor(passkey: Passkey) -> PublicKeyCredentialDescriptor:
     from webauthn.helpers.structs import PublicKeyCredentialDescriptor
 
-    return PublicKeyCredentialDescriptor(id=_bytes(row["credential"]))
+    return PublicKeyCredentialDescriptor(id=_bytes(passkey.credential))
 
 
 def _text(content: bytes) -> str:

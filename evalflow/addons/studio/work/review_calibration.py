@@ -199,20 +199,21 @@ def _judged(
     agreed = (labelled["score"] == labelled["human"]).cast(float).to_list()
     if classes is not None and not classes.by_threshold:
         agreed = classes.agreed.tolist()
-    for row, same in zip(labelled.iter_rows(named=True), agreed, strict=True):
-        item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
+    told = labelled.select("case_id", "target_repeat", "score", "human", "said", "reason")
+    for (case_id, repeat, score, human, said, reason), same in zip(told.iter_rows(), agreed, strict=True):
+        item = items.get((series.dataset, case_id, series.target, repeat))
         yield JudgedCase(
             metric=series.metric,
             position=item.position if item else None,
             dataset=series.dataset,
-            case_id=row["case_id"],
+            case_id=case_id,
             judge=series.judge,
-            score=row["score"],
-            human=row["human"],
-            difference=row["score"] - row["human"],
+            score=score,
+            human=human,
+            difference=score - human,
             agreed=same,
-            value=row["said"] if isinstance(row["said"], str) else None,
-            reason=row["reason"],
+            value=said if isinstance(said, str) else None,
+            reason=reason,
             labels=given.get((item.item, series.metric), ()) if item else (),
         )
 

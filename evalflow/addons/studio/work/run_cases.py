@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.addons.studio.store.cases import is_stored
-from evalflow.addons.studio.store.rows import Row, from_row
-from evalflow.addons.studio.store.scores import CELL, CaseAnswer, RunScores
+from evalflow.addons.studio.store.scores import CaseAnswer, RunScores
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.scores import Score, answer_scores, case_scores, get_score
@@ -82,24 +81,15 @@ def _run_cases(space: Workspace, run_id: str, scores: Mapping[int, Sequence[Scor
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         found = RunScores(connection, row.id).answers(list(scores))
-        is_here = bool(found) and is_stored(connection, space.project_id, found[0]["dataset"], found[0]["case_id"])
+        is_here = bool(found) and is_stored(connection, space.project_id, found[0].dataset, found[0].case_id)
     known = _whole_cases(RunFolder(row.path), found) if found else []
     return [
-        from_row(
-            RunCase,
-            one,
-            answer_error=one["error"],
-            case=case,
-            known=answer,
-            gone=gone,
-            scores=scores[one["position"]],
-            is_here=is_here,
-        )
+        RunCase(**asdict(one), case=case, known=answer, gone=gone, scores=scores[one.position], is_here=is_here)
         for one, (case, answer, gone) in zip(found, known, strict=True)
     ]
 
 
-def _whole_cases(folder: RunFolder, found: Sequence[Row]) -> list[tuple[Case | None, Answer | None, str]]:
+def _whole_cases(folder: RunFolder, found: Sequence[CaseAnswer]) -> list[tuple[Case | None, Answer | None, str]]:
     """The case with each of its answers from the run's own files, or why they cannot be read."""
     try:
         case, answers = case_and_answers(open_run(folder), found)
@@ -111,26 +101,21 @@ def _whole_cases(folder: RunFolder, found: Sequence[Row]) -> list[tuple[Case | N
     return [(None, None, why)] * len(found)
 
 
-def cell_of(score: Score) -> dict[str, object]:
-    """Which answer of the run a score is about."""
-    return {name: getattr(score, name) for name in CELL}
-
-
-def case_and_answer(saved: SavedRun, found: Row) -> tuple[Case, Answer | None]:
-    """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
+def case_and_answer(saved: SavedRun, found: CaseAnswer) -> tuple[Case, Answer | None]:
+    """A case and its answer, from the run's own files."""
     case, [answer] = case_and_answers(saved, [found])
     return case, answer
 
 
-def case_and_answers(saved: SavedRun, found: Sequence[Row]) -> tuple[Case, list[Answer | None]]:
+def case_and_answers(saved: SavedRun, found: Sequence[CaseAnswer]) -> tuple[Case, list[Answer | None]]:
     """A case and these of its answers, from the run's own files; see `case_and_answer`."""
-    dataset, case_id = found[0]["dataset"], found[0]["case_id"]
+    dataset, case_id = found[0].dataset, found[0].case_id
     case = next(saved.cases({(dataset, case_id)}), None)
     if case is None:
         raise UserError(Problem(f"{saved.folder.path} does not hold case {case_id!r} any more", "case"))
     run = saved.rules.settings.run
     with answers_of(saved.folder, run, {case.id}) as answers:
-        return case, [answers(case, one["target"], one["target_repeat"]) for one in found]
+        return case, [answers(case, one.target, one.target_repeat) for one in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +140,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
         saved = open_run(folder)
         if isinstance(saved.rules.metrics[score.metric].config, CompositeMetricConfig):
             return []  # its parts sent the prompts, and show them
-        case, answer = case_and_answer(saved, cell_of(score))
+        case, answer = case_and_answer(saved, score)
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
     if answer is None:

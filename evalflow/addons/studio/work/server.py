@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from evalflow.addons.studio.store import Database, definitions, runs
+from evalflow.addons.studio.store import Database, people, runs
 from evalflow.addons.studio.work.access import ForbiddenError, requires
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem
@@ -59,6 +59,6 @@ def expect_owner(space: Workspace) -> None:
     actor = space.identify()
     if actor.is_owner:
         return
-    row = space.read(definitions.named, "user", actor.name)
-    if row is None or not row["is_owner"] or "admin" not in actor.roles.values():
+    user = space.read(people.user, actor.name)
+    if user is None or not user.is_owner or "admin" not in actor.roles.values():
         raise ForbiddenError(Problem("only the owner of this server may do this", hint="ask the owner of this server"))

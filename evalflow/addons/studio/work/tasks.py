@@ -275,7 +275,7 @@ def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
         found["example"] = {name: getattr(score, name) for name in names}
         is_truth = isinstance(said, bool) and draft.value in (0, 1)  # labels of checks are numbers
         found["example"] |= {"judge_value": said, "value": bool(draft.value) if is_truth else draft.value}
-    return {**found, "dataset": answer["dataset"], "case_id": answer["case_id"]}
+    return {**found, "dataset": answer.dataset, "case_id": answer.case_id}
 
 
 def _plain(text: str | None) -> str | None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from evalflow.addons.studio.store import verdicts as stored
 from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.run_cases import case_and_answer, cell_of
+from evalflow.addons.studio.work.run_cases import case_and_answer
 from evalflow.addons.studio.work.run_files import apply_exclusions
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.scores import Score, answer_scores
@@ -181,7 +182,8 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
     Labels of a review are not among them: nobody sees these before the review shows its result.
     """
     found = space.read(stored.page, run_row(space, run_id).id, row_number(cursor) or 0, limit + 1)
-    return Page.of([from_row(VerdictLabel, row) for row in found], limit)
+    more = str(found[limit - 1]["id"]) if len(found) > limit else None
+    return Page([from_row(VerdictLabel, row) for row in found[:limit]], more)
 
 
 @requires("read")
@@ -236,7 +238,7 @@ def _give(space: Workspace, run_id: str, position: int, metric: str, value: obje
     try:
         saved = _saved(row)
         judged = _scale(saved, score).judged
-        _, answer = case_and_answer(saved, cell_of(score))
+        _, answer = case_and_answer(saved, score)
     except OSError as error:
         raise UserError(Problem(f"the run's files cannot be read: {error.strerror}", "run")) from None
     if answer is None:
@@ -317,7 +319,12 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
 
 def _of_person(space: Workspace, row: StoredRun, score: Score) -> dict[str, object]:
     """The columns that tell a person's verdict from others."""
-    return {"run": row.id, **cell_of(score), "metric": score.metric, "by": space.identify().name}
+    return {
+        "run": row.id,
+        **{name: getattr(score, name) for name in CELL},
+        "metric": score.metric,
+        "by": space.identify().name,
+    }
 
 
 def _name(run_id: str, position: int, metric: str) -> str:

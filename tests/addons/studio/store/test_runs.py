@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,15 @@ def test_a_run_is_taken_over_by_one_and_then_not_noted_by_the_other(database: Da
 def run(database: Database) -> int:
     """30 answers with two scores each; every third of metric a is an error."""
     number = queued(database, "r")
-    keys = {"run": number, "value": None, "reason": "so", "error_type": None, "error": None, "path": None}
+    keys = {
+        "run": number,
+        "value": None,
+        "reason": "so",
+        "error_type": None,
+        "error": None,
+        "path": None,
+        "remedy": None,
+    }
     keys |= {"repeat": 0, "member_of": None, "cost_usd": None, "latency_s": None}
     answered: list[dict[str, Any]] = []
     scored: list[dict[str, Any]] = []
@@ -230,11 +239,13 @@ def test_a_row_that_is_written_again_is_replaced_or_stays(database: Database, ru
     with database.writing() as connection:
         answer = RunScores(connection, run).answer(4)
         assert answer is not None
-        scores.put(connection, [{**answer, "answer": "Later."}], [], [], [], is_replaced=False)
+        row = asdict(answer) | {"run": run, "answer": "Later.", "error": None}
+        del row["answer_error"]
+        scores.put(connection, [row], [], [], [], is_replaced=False)
         assert RunScores(connection, run).answer(4) == answer
         tag = {"run": run, "tag": "even", "position": 4}
-        scores.put(connection, [{**answer, "answer": "Later."}], [tag], [], [])
-        assert RunScores(connection, run).answer(4) == {**answer, "answer": "Later."}
+        scores.put(connection, [row], [tag], [], [])
+        assert RunScores(connection, run).answer(4) == replace(answer, answer="Later.")
         assert scores.statuses(connection, run, [(3, 0), (4, 0), (99, 0)]) == {(3, 0): "error", (4, 0): "scored"}
 
 

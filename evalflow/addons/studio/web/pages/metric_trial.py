@@ -29,7 +29,7 @@ from evalflow.errors import EvalflowError
 from evalflow.records import Answer, ScoreRecord, numbered, passes, texts_of
 from evalflow.summary.summarise import Threshold
 
-Row = Mapping[str, Any]
+Body = Mapping[str, Any]
 _FIELDS = MappingProxyType(
     {
         "question": forms.About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
@@ -64,8 +64,8 @@ class CaseFields:
 
     def __init__(self, workspace: Workspace, datasets: Mapping[str, str], *, is_asked: bool = True) -> None:
         self._workspace = workspace
-        self._base: Row = {}
-        self._rows: list[Row] = []
+        self._base: Body = {}
+        self._cases: list[Body] = []
         answer = _FIELDS["answer"] if is_asked else _GRADED
         self.fields = {"question": forms.area(_FIELDS["question"]), "answer": forms.area(answer)}
         with ui.expansion("Take a case, or add an expected answer and context").classes("more"):
@@ -80,38 +80,38 @@ class CaseFields:
         self.fields |= others
 
     async def _open(self, dataset: str) -> None:
-        rows = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
-        self._rows = rows or []
+        cases = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
+        self._cases = cases or []
         titles = {
-            str(number): case_title(_question(row), str(row.get("id", ""))) for number, row in enumerate(self._rows)
+            str(number): case_title(_question(body), str(body.get("id", ""))) for number, body in enumerate(self._cases)
         }
         self._picked.set_options({"": "", **titles}, value="0" if titles else "")  # pyright: ignore - partly untyped
 
     def _take(self, number: str) -> None:
-        row: Row = self._rows[int(number)] if number else {}
-        self._base = row
-        self.fields["question"].value = _question(row)
-        self.fields["answer"].value = row.get("answer") or ""
-        self.fields["reference"].value = numbered(texts_of(row.get("reference")))
-        self.fields["contexts"].value = "\n".join(_passages(row))
-        self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(row).items())
+        body: Body = self._cases[int(number)] if number else {}
+        self._base = body
+        self.fields["question"].value = _question(body)
+        self.fields["answer"].value = body.get("answer") or ""
+        self.fields["reference"].value = numbered(texts_of(body.get("reference")))
+        self.fields["contexts"].value = "\n".join(_passages(body))
+        self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(body).items())
 
     def read(self) -> dict[str, Any]:
         """The loaded case with the edits."""
-        row = dict(self._base)
+        body = dict(self._base)
         asked = forms.written(self.fields["question"])
-        if asked != (_question(row).strip() or None):
-            row.pop("messages", None)
-        if asked is not None and "messages" not in row:
-            row["question"] = asked
-        row["answer"], reference = (forms.written(self.fields[key]) for key in ("answer", "reference"))
-        if reference != (numbered(texts_of(row.get("reference"))).strip() or None):
-            row["reference"] = reference
+        if asked != (_question(body).strip() or None):
+            body.pop("messages", None)
+        if asked is not None and "messages" not in body:
+            body["question"] = asked
+        body["answer"], reference = (forms.written(self.fields[key]) for key in ("answer", "reference"))
+        if reference != (numbered(texts_of(body.get("reference"))).strip() or None):
+            body["reference"] = reference
         passages = forms.lines_of(self.fields["contexts"])
-        if passages != _passages(row):
-            row["contexts"] = passages
-        row["vars"] = {**_vars(row), **self._inputs(_vars(row))}
-        return {key: value for key, value in row.items() if value not in (None, {})}
+        if passages != _passages(body):
+            body["contexts"] = passages
+        body["vars"] = {**_vars(body), **self._inputs(_vars(body))}
+        return {key: value for key, value in body.items() if value not in (None, {})}
 
     def _inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         lines = (line.partition(":") for line in forms.lines_of(self.fields["inputs"]))
@@ -119,20 +119,20 @@ class CaseFields:
         return {name: value for name, value in values.items() if _as_text(stored.get(name)) != value}
 
 
-def _question(row: Row) -> str:
-    turns = cast("list[Row]", row.get("messages") or [])
+def _question(body: Body) -> str:
+    turns = cast("list[Body]", body.get("messages") or [])
     questions = [str(turn["content"]) for turn in turns if turn["role"] == "user"]
-    return questions[-1] if questions else str(row.get("question") or "")
+    return questions[-1] if questions else str(body.get("question") or "")
 
 
-def _passages(row: Row) -> list[str]:
-    contexts = cast("list[str | Row]", row.get("contexts") or [])
+def _passages(body: Body) -> list[str]:
+    contexts = cast("list[str | Body]", body.get("contexts") or [])
     texts = (one if isinstance(one, str) else str(one.get("text", "")) for one in contexts)
     return [" ".join(text.split()) for text in texts]
 
 
-def _vars(row: Row) -> Row:
-    return cast("Row", row.get("vars") or {})
+def _vars(body: Body) -> Body:
+    return cast("Body", body.get("vars") or {})
 
 
 def _as_text(value: Any) -> str:
@@ -263,20 +263,20 @@ def _show_prompt(prompt: SentPrompt) -> None:
             text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
-def _read(row: Row, answer: Answer) -> Reading:
+def _read(body: Body, answer: Answer) -> Reading:
     """A tried case with its answer, as any case is read."""
-    turns = cast("list[Row]", row.get("messages") or [])
+    turns = cast("list[Body]", body.get("messages") or [])
     content = answer.answer if answer.answer is not None else answer.actual
-    found = row.get("contexts") if answer.contexts is None else [one.text for one in answer.contexts]
+    found = body.get("contexts") if answer.contexts is None else [one.text for one in answer.contexts]
     return Reading(
-        turns=[(str(turn["role"]), str(turn.get("content") or "")) for turn in turns] or [("user", _question(row))],
+        turns=[(str(turn["role"]), str(turn.get("content") or "")) for turn in turns] or [("user", _question(body))],
         answers=[
             AnswerShown(
                 text=None if content is None else _as_text(content),
                 error=answer.error or "no reason was given" if answer.status == "error" else "",
             )
         ],
-        reference=numbered(texts_of(row.get("reference"))) or None,
+        reference=numbered(texts_of(body.get("reference"))) or None,
         contexts=[] if found is None else [ContextsShown([("", one) for one in _passages({"contexts": found})])],
     )
 
