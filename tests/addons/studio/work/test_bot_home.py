@@ -143,26 +143,25 @@ def test_a_bot_without_runs_has_no_headline(space: Workspace) -> None:
 def _run(metrics: list[dict[str, Any]], rows: list[dict[str, Any]], gates: list[str] = []) -> Run:  # noqa: B006
     facts = {"metrics": metrics, "summary": rows, "gates": [{"of_metric": name} for name in gates]}
     return Run(
-        *(
-            "r",
-            "",
-            "bot",
-            "done",
-            "workspace",
-            None,
-            Path(),
-            "",
-            Progress(),
-            0,
-            "",
-            None,
-            facts,
-            False,
-            1,
-            "",
-            None,
-            None,
-        )
+        run_id="r",
+        title="",
+        bot="bot",
+        state="done",
+        origin="workspace",
+        request=None,
+        folder=Path(),
+        repeat="",
+        progress=Progress(),
+        exit_code=0,
+        message="",
+        cost_usd=None,
+        filled_examples=None,
+        facts=facts,
+        cancelling=False,
+        version=1,
+        created_at="",
+        started_at=None,
+        finished_at=None,
     )
 
 
