@@ -157,7 +157,7 @@ def typical_width(population: Population, n: int) -> float:
     For clusters, the median width of simulated runs.
     """
     if population.clusters is not None:
-        every = widths(population, n, runs=RUNS // 4)
+        every = widths(population, n, share=4)
         return float(np.median(np.where(np.isnan(every), np.inf, every)))
     own = moments(population.values, bounded=population.bounded)
     size = np.array([float(n)])
@@ -166,8 +166,8 @@ def typical_width(population: Population, n: int) -> float:
     return float(np.diff(_ends(drawn, bounded=population.bounded))[0, 0])
 
 
-def widths(population: Population, n: int, *, unknown: bool = False, runs: int = RUNS) -> Floats:
-    """The widths of the intervals of simulated runs of n cases, NaN for a run without an interval.
+def widths(population: Population, n: int, *, unknown: bool = False, share: int = 1) -> Floats:
+    """The widths of the intervals of RUNS // `share` simulated runs of n cases, NaN for a run without an interval.
 
     `unknown`: the population is itself a sample, and each run draws from a different plausible population: by the
     distribution of the variance (`variance_df`), or of the shares (Jeffreys' posterior, over clusters).
@@ -180,7 +180,7 @@ def widths(population: Population, n: int, *, unknown: bool = False, runs: int =
         values, draw, shapes = _with_ends(population)
     df = variance_df(population.values, population.clusters) if unknown and not binary else math.inf
     rows: list[Moments] = []
-    for _ in range(runs):
+    for _ in range(RUNS // share):
         places, clusters = draw(rng, n, rng.dirichlet(shapes) if unknown and binary else None)
         scores = values[places]
         if df < math.inf:

@@ -16,8 +16,8 @@ from tests.cli.conftest import Program
 
 @pytest.fixture
 def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the simulated runs, for tests that read no exact number."""
-    monkeypatch.setattr(simulation, "RUNS", 100)
+    """A tenth of the simulated runs, for tests that read no exact number."""
+    monkeypatch.setattr(simulation, "RUNS", 40)
 
 
 def planned(program: Program, *words: str) -> Any:
@@ -136,7 +136,7 @@ def test_the_latest_run_is_the_pilot_and_its_cost_is_unknown(program: Program, f
     assert "nothing to learn of 'nope'" in nothing.stderr
 
 
-def test_two_pilots_know_how_their_cases_are_related(program: Program) -> None:
+def test_two_pilots_know_how_their_cases_are_related(program: Program, few_runs: None) -> None:
     runs: list[str] = []
     for name, right in (("a", {0, 1, 2}), ("b", {1, 2, 3, 4})):
         rows = [
@@ -159,7 +159,7 @@ def test_two_pilots_know_how_their_cases_are_related(program: Program) -> None:
     assert sure["cases_by_estimate"] == row["cases"]
 
 
-def test_a_pilot_with_repeats_and_prices_knows_noise_and_cost(program: Program) -> None:
+def test_a_pilot_with_repeats_and_prices_knows_noise_and_cost(program: Program, few_runs: None) -> None:
     path = program.write("mine.jsonl", *({"id": f"c{i}", "question": f"Q{i}?"} for i in range(6)))
     asked = itertools.count()
 
