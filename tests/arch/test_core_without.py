@@ -50,7 +50,8 @@ def copy_without(addons: list[str], folder: Path) -> set[str]:
     shutil.copytree(
         CHECKOUT / "evalflow",
         folder / "evalflow",
-        ignore=lambda parent, names: [n for n in names if n == "__pycache__" or Path(parent, n) in places],
+        # Compiled files are copied too, except the temporary ones that another process is writing.
+        ignore=lambda parent, names: [n for n in names if ".pyc." in n or Path(parent, n) in places],
     )
     for shared in ("conf", "prompts", "data"):
         (folder / shared).symlink_to(CHECKOUT / shared)
