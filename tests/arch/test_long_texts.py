@@ -39,7 +39,7 @@ LONG = 300_000
         (lambda text: filled(text, Case(dataset="d", index=0, id="c")), "{{" + " " * LONG, "{{" + " " * LONG),
         (is_ordered, "/*" * LONG, False),
         (is_ordered, "[" * LONG, False),
-        (metric_prompt.mentioned, "{{ " + "import " * LONG, ([], [])),
+        (metric_prompt.mentioned, "{{ " + "import " * LONG, ([], {})),
         (lambda text: [*filter(saved._DESCRIPTION.search, saved._TAG.findall(text))], "{" * LONG, []),
     ],
     ids=[
