@@ -22,8 +22,8 @@ OWN_FOLDER = ".evalflow"
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 _NAMED = ("experiment", "dataset", "metric")
 FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
-"""The first characters of a text that a spreadsheet would run as a formula; the last ones are wide forms of the first,
-which those of East Asian languages take for the same."""
+"""A spreadsheet runs a text that begins with one of these as a formula. The last ones are wide forms of the first,
+which East Asian spreadsheets treat as equal."""
 
 
 def share_dir() -> Path:
@@ -61,7 +61,7 @@ def resolve(path: str) -> Path:
 
 
 def rebased(path: str, before: Path, after: Path) -> str:
-    """The place below `after` of an absolute path that was below `before`; others, or if nothing is there, unchanged.
+    """Move an absolute path from below `before` to below `after`; unchanged if it is elsewhere or nothing is there.
 
     Example:
         >>> rebased("/usr/share/x", Path("/srv/old"), Path("/srv/new"))
@@ -96,11 +96,11 @@ def private_folder(folder: Path) -> Path:
 
 
 BINARY = getattr(os, "O_BINARY", 0)
-"""The flag without which Windows writes another line end than it is given."""
+"""The flag that keeps Windows from changing line ends."""
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Like `os.open`, but with access for the owner only, whatever the umask or the creator, and through no link."""
+    """Like `os.open`, but follows no link and gives access to the owner only, whatever the umask or the creator."""
     file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | BINARY, 0o600)
     _tighten(path, 0o600)
     return file

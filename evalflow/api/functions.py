@@ -1,4 +1,4 @@
-"""The functions of evalflow in Python: what the command line does, with its files."""
+"""The Python functions of evalflow, which do the same as the command line and write the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion in shells: scripts that ask evalflow itself, and what it answers."""
+"""Completion in shells: scripts that ask evalflow itself, and its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalflow.doors import Door
 from evalflow.paths import GROUPS, conf_dirs
 
 ASK = "--complete"
-"""The hidden first argument of a question: the words so far follow, the last of which is to be completed."""
+"""The hidden first argument of a shell's request. The words so far follow; the last one is to be completed."""
 KEYS = (
     "generate=",
     "limit=",
@@ -85,7 +85,7 @@ def print_completion(parser: VerbParser) -> Work:
 
 
 def print_candidates(words: Sequence[str], verbs: Door[Verb]) -> int:
-    """Print what the last word may become, one a line; nothing where a file may stand."""
+    """Print what the last word may become, one a line; nothing if a file may stand there."""
     for one in candidates(words, verbs):
         sys.stdout.write(f"{one}\n")
     return 0
@@ -112,13 +112,13 @@ def candidates(words: Sequence[str], verbs: Door[Verb]) -> list[str]:
 
 
 def _parser(before: Sequence[str], verb: str, verbs: Door[Verb]) -> VerbParser:
-    """The parser of a verb, or of its action that is named already, such as `cache stats`."""
+    """The parser of a verb, or of its action if one is named, such as `cache stats`."""
     parser, _ = verbs.get(verb).declared(verb)
     return next((parser.actions[one] for one in before if one in parser.actions), parser)
 
 
 def _chosen(group: str, start: str, value: str) -> list[str]:
-    """The value with each name that may follow its last comma, without those that it has already."""
+    """The value completed with each name that may follow its last comma, except names that it already has."""
     head, _, _ = value.rpartition(",") if "," in value else ("[" if value.startswith("[") else "", "", "")
     kept = f"{head}," if "," in value else head
     taken = set(re.split(r"[\[,]", kept))

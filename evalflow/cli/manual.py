@@ -60,7 +60,7 @@ run it
 
 verbs (RUN is a run's folder; without it, the latest)
 """
-"""What the overview begins with, for `str.format`; the lines of the verbs follow."""
+"""The first lines of the overview, for `str.format`; the lines of the verbs follow."""
 OVERVIEW_END = """\
 
 exit codes

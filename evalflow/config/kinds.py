@@ -40,8 +40,8 @@ def lazily(place: str, **options: Any) -> Callable[..., Any]:
 class Kinds(Door[Kind[C, T]], Generic[C, T]):
     """The door for the kinds of one configuration group.
 
-    For a kind in `configs` the core has the configuration model, since the defaults use it; its addon is loaded when
-    the first one is built.
+    The core has the configuration models in `configs`, since the defaults use these kinds. The addon of such a kind is
+    loaded only when an object of it is built.
     """
 
     def __init__(

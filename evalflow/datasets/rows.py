@@ -41,10 +41,10 @@ _ASKED = (*_ASKS, "persona", "goal", "facts", "reference", "expected")
 
 
 def case_id(values: Mapping[str, object]) -> str:
-    """The id of a case whose row has none, of what is asked and expected: it stays if only the bot's answer changes.
+    """The id of a case whose row has none, made from what is asked and expected. The bot's answer does not change it.
 
-    So the recorded answers of two versions of a bot are compared case by case. If nothing is asked, as of texts that
-    are classified, the variables count too.
+    So the recorded answers of two versions of a bot are compared case by case. If nothing is asked, as with texts to
+    classify, the variables count too.
     """
     names = _ASKED if any(values.get(name) for name in _ASKS) else (*_ASKED, "vars")
     known = {name: json_value(value) for name in names if (value := values.get(name)) is not None}
@@ -57,7 +57,7 @@ _REST = ("contexts", "checks", "tags", "group", "vars")
 
 
 def rest_of(values: Mapping[str, object]) -> dict[str, object]:
-    """What distinguishes cases that ask the same, such as a text to summarise; no answer, and no measured number."""
+    """The fields that distinguish cases that ask the same, such as a text to summarise; no answers or measurements."""
     kept = {name: json_value(value) for name in _REST if (value := values.get(name)) is not None}
     texts = {
         name: value for name, value in as_map(kept.pop("vars", None)).items() if not isinstance(value, int | float)
@@ -117,14 +117,14 @@ class ReadingNotes:
             yield f"{rows}; each is a separate case, whose id has a second part"
         if self.halves:
             them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
-            yield f"{them} in texts that were cut, read as \ufffd"
+            yield f"{them} in texts that were cut became \ufffd"
 
 
 class MadeIds:
     """Ids made from what rows ask. If a row asks the same as an earlier one, its id has a second part of other fields.
 
-    So the ids stay if a row is added or removed, but for the first of those that ask the same. Rows whose other fields
-    are equal too, such as several answers to one question, are numbered in their order.
+    So adding or removing a row changes no other id, except if the row is the first of those that ask the same. Rows
+    whose other fields are equal too, such as several answers to one question, are numbered in their order.
     """
 
     def __init__(self, notes: ReadingNotes) -> None:

@@ -64,9 +64,10 @@ class Unreadable(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One opened file: its records in order, an unreadable one as a Problem; whether its cells are untyped, as in CSV.
+    """An opened file. `rows` are its records in order, with a Problem for each unreadable one.
 
-    `aliases` map columns that this file format uses to their case fields; `halves` counts what was mended so far.
+    `aliases` map columns that this file format uses to their case fields. `cells` says whether values are untyped, as
+    in CSV. `halves` counts the half characters that were replaced so far.
     """
 
     rows: Iterator[SourceRow | Problem]

@@ -33,7 +33,7 @@ class GateLooks(Looks["_GateCourse"]):
         return super().decided and len({course.gate for _, course in self._all()}) == len(self._gates)
 
     def results(self, *, stopped: bool = False) -> dict[tuple[Gate, str], Looked]:
-        """The last look at each gate, by gate and dataset; of a run that they `stopped`, means without that bias."""
+        """The last look at each gate, by gate and dataset; if they `stopped` the run, its means are corrected."""
         found = {(course.gate, dataset): (course, course.looked()) for dataset, course in self._all()}
         return {
             key: replace(look, value=course.adjusted(look)) if stopped else look
@@ -54,7 +54,8 @@ class GateLooks(Looks["_GateCourse"]):
 class _GateCourse(Course):
     """The looks at one gate on one dataset; the decision stays once it is made.
 
-    Cells in state error count at either end of the scale: what is decided then holds whatever they turn out to be.
+    A decision must hold with cells in error at the lower end of the scale and at the upper end, so that it holds
+    whatever their scores would be.
     """
 
     def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
@@ -82,7 +83,7 @@ class _GateCourse(Course):
         raise NotImplementedError
 
     def adjusted(self, look: Looked) -> float | None:
-        """The mean without the bias of a stop at the decision, within the look's interval; later scores have none."""
+        """The mean within the look's interval, corrected for the bias of a stop at the decision."""
         if self._deciding is None or look.low is None or look.high is None:
             return look.value
         from evalflow.stats.stopping import adjusted_mean
@@ -121,7 +122,7 @@ class _GateCourse(Course):
         return sum(scores) / len(scores) if scores else None
 
     def _of_unit(self) -> tuple[Sequence[float], Sequence[float]]:
-        """The numbers of the unit's cases with their errors at the lower end of the scale, and at the upper."""
+        """The values of the unit's cases with errors at the lower end of the scale, and at the upper end."""
         ends, self._bounds = self._bounds, []
         return [low for low, _ in ends], [high for _, high in ends]
 

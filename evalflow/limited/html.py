@@ -32,7 +32,7 @@ _UNFINISHED = re.compile(r"<[a-zA-Z/!][^>]*\Z")
 def elements(text: str) -> list[str]:
     """The names of the elements in a text; ValueError if their tags do not match."""
     if _UNFINISHED.search(text[text.rfind("<") :]):
-        raise ValueError("its last tag has no end")
+        raise ValueError("its last tag is not closed")
     reader = _TagReader()
     reader.feed(text)
     reader.close()

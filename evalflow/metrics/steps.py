@@ -202,7 +202,7 @@ def _prompt_problems(
 def _undeclared(
     field: str, needs: Collection[str], key: str, user: str, columns: Mapping[str, bool] = MappingProxyType({})
 ) -> Problem:
-    """A field that is used and not declared; of `vars` the hint names the `columns`, and which a case may lack."""
+    """A field that is used but not declared. For `vars`, the hint names the `columns`, and which a case may lack."""
     if root(field) not in FIELDS:
         return Problem(f"{user} {field!r}, which is not a case field", key, did_you_mean(field, FIELDS))
     declared = [need for need in needs if root(need) in FIELDS]
@@ -257,7 +257,7 @@ def examples_of(step: StepConfig, model: type[BaseModel], prompts: Prompts) -> t
 def example_problems(
     step: StepConfig, model: type[BaseModel], known: Collection[str], prompts: Prompts, key: str
 ) -> Iterator[Problem]:
-    """What is wrong with a step's examples. They may use `known`, the variables of its prompt, and their tags."""
+    """Problems of a step's examples, which may use `known` (the variables of its prompt) and their tags."""
     try:
         given = step.examples if isinstance(step.examples, list) else _listed(step.examples or "", prompts)
     except UserError as error:
@@ -298,7 +298,7 @@ def _listed(name: str, prompts: Prompts) -> Sequence[object]:
 
 
 def _kept(step: StepConfig, prompts: Prompts) -> str:
-    """Add the YAML's examples to the prompts, named by their content; so they are hashed and shown like prompts."""
+    """Add the YAML's examples to the prompts, named by their content, to be hashed and shown like prompts."""
     text = yaml.safe_dump(step.examples, allow_unicode=True, sort_keys=False)
     name = f"{step.prompt} examples {hashlib.sha256(text.encode()).hexdigest()[:8]}"
     prompts.keep(name, text)

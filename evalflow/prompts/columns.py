@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from jinja2 import nodes
 
 _BEARABLE = frozenset({"defined", "undefined", "none"})
-"""The tests that an undefined value does not fail."""
+"""Tests that an undefined value passes or fails without an error."""
 _DEFAULTS = frozenset({"default", "d"})
 _SCOPES = (nodes.Block, nodes.Macro, nodes.CallBlock)
-"""What may be rendered elsewhere than it is written, so that a condition around it says nothing."""
+"""Nodes whose content may be rendered elsewhere, so that a condition around them proves nothing."""
 Present = frozenset[str]
 
 
@@ -19,8 +19,8 @@ Present = frozenset[str]
 class PromptColumns:
     """The columns of `vars` that a template reads by name, in order, and whether rendering fails without them.
 
-    An undefined value fails when it is put out, compared or tested for truth. It does not where it is tested with
-    `is defined`, where a condition says that it is there, in `vars.x | default(...)`, and in `vars.get("x")`.
+    Rendering fails if an undefined value is printed, compared or tested for truth. It does not fail in a test such as
+    `is defined`, below a condition that ensures the value, in `vars.x | default(...)`, and in `vars.get("x")`.
     """
 
     needed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -40,7 +40,7 @@ class PromptColumns:
             self._read(node, present)
 
     def _read(self, node: nodes.Node, present: Present) -> None:
-        """Note the columns below a node, where those that are `present` cannot be undefined."""
+        """Note the columns below a node, if those that are `present` cannot be undefined."""
         match node:
             case nodes.If():
                 self._read_branches(node, present)

@@ -1,10 +1,11 @@
 """Delimiters around judged text, and the order of a prompt's parts.
 
-A prompt is made of four parts: the rule on data, the metric's rules, the material, and the task. Their order is chosen
-so that providers can reuse what they have read before, which they do from about 1,024 tokens on:
+A prompt is made of four parts: the rule on data, the metric's rules, the material, and the task. Their order makes
+good use of the prompt caches of providers, which reuse a common beginning of prompts from about 1,024 tokens on:
 
-- short material: data and rules are the system message, the same for all cases of a metric; the case comes after.
-- long material: it follows the rule on data at once, so that all metrics of a case begin with the same text.
+- short material: the rule on data and the metric's rules come first, as the system message. It is the same for all
+  cases of a metric.
+- long material: it comes directly after the rule on data, so that the prompts of all metrics of a case begin alike.
 
 The length of the material alone decides, so that a case has the same prompt in every run.
 """
@@ -22,12 +23,12 @@ Key = Callable[[], bytes]
 """The secret that the ids of fences are made with; see `calls.fence_key`."""
 NO_KEY: Key = bytes
 LONG_BYTES = 4096
-"""Length of material, in bytes of UTF-8, from which on it comes first: about 1,024 tokens in any script."""
+"""The length, in bytes of UTF-8, from which material counts as long: about 1,024 tokens in any script."""
 _DIGITS = 6
 
 
 def fenced(text: object, name: str, key: bytes = b"") -> str:
-    """`text` between delimiters that it cannot contain. Equal texts get the same ones.
+    """`text` between delimiters that it cannot contain. Equal texts get equal delimiters.
 
     Their id is a keyed digest of the text, so that nobody without the key can write a block with a right id.
     """
@@ -37,7 +38,7 @@ def fenced(text: object, name: str, key: bytes = b"") -> str:
         mark = hashlib.blake2b(content, key=key, salt=at.to_bytes(8)).hexdigest()[: _DIGITS + at // 8]
         if mark not in lower:
             return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
-        at += 1  # longer and longer ones for a text that contains them all
+        at += 1  # a longer id each time that the text contains the one before
 
 
 def one_line(text: object) -> str:

@@ -112,8 +112,8 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         n = f"{found.n + found.n_unlabelled:,}"
         if found.finite_low is not None and found.finite_high is not None:
             yield (
-                f"Had people labelled all {n} {row.named}, their mean would most likely be between "
-                f"{number(found.finite_low)} and {number(found.finite_high)}, for exactly these."
+                f"If people had labelled all {n} {row.named}, their mean for exactly these would most likely be "
+                f"between {number(found.finite_low)} and {number(found.finite_high)}."
             )
         yield (
             f"For answers like these {n}, people's mean is about {number(found.estimate)}, most likely between "

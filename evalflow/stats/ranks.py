@@ -1,4 +1,4 @@
-"""Ranks of several systems with joint confidence, from the pairs in which one is shown to be better.
+"""Ranks of several systems with joint confidence, from pairs of which one system is shown to be better.
 
 All pairs of systems are compared at once, so that with a probability of 95 % none of the claims "j is better than k" is
 false. A system's rank then lies between 1 plus the number of systems shown to be better, and the number of systems
@@ -39,11 +39,11 @@ def mean_covariance(
 ) -> tuple[Floats, Floats, float, Floats | None]:
     """Means of systems over the same cases, their covariance and its degrees of freedom, and the parts of clusters.
 
-    The variance of each difference is CR2's, as in a comparison of two runs. Half a case (or average cluster) won and
-    half of one lost, each by a usual margin, are added, as Agresti & Min 2005 (Statistics in Medicine 24:729) do for
-    pairs of proportions: otherwise a few cases that happen to differ in one direction look like proof. `scores` have
-    the shape (cases, systems). Covariance and degrees of freedom are NaN for fewer than two clusters; the parts, of
-    shape (clusters, systems), add up to the means, and are None without clusters.
+    The variance of each difference is CR2's, as in a comparison of two runs. Each difference also counts half a case
+    (or average cluster) won and half a case lost, each by a usual margin. Agresti & Min 2005 (Statistics in Medicine
+    24:729) do so for pairs of proportions. Otherwise a few cases that happen to differ in one direction look like
+    proof. `scores` have the shape (cases, systems). Covariance and degrees of freedom are NaN for fewer than two
+    clusters. The parts have the shape (clusters, systems) and add up to the means; they are None without clusters.
     """
     table = np.asarray(scores, dtype=np.float64)
     n, systems = table.shape
@@ -95,7 +95,7 @@ def rank_intervals(
 
 
 def unsure_pairs(influences: Floats) -> Bools:
-    """Pairs of systems with scores without fixed ends for whose difference t cannot be trusted.
+    """Pairs of systems for whose difference t cannot be trusted, as their scores have no fixed ends.
 
     `influences`, of shape (clusters, systems), are the centred parts of each case or cluster in the means.
     """

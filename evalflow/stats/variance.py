@@ -78,7 +78,7 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 
 
 def variance_limit(values: ArrayLike, clusters: ArrayLike | None, chance: float) -> float:
-    """Factor from a sample's variance to its upper limit; the true variance is below with probability `chance`.
+    """Factor from a sample's variance to its upper limit; the true variance is below it with probability `chance`.
 
     It is df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933) with `variance_df`. Infinite for fewer
     than two cases or clusters, and if nothing varies.

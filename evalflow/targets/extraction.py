@@ -73,7 +73,7 @@ def _parts(config: Extraction, text: str) -> Iterable[str]:
 
 
 def _group(match: Match[str], group: int | str | None) -> str:
-    """The text of a group; without one the first that took part in the match, or the whole match."""
+    """The text of the group; without one, of the first group that matched, or of the whole match."""
     if group is not None:
         return match.group(group) or ""
     groups = match.groups()

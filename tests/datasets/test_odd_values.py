@@ -249,7 +249,7 @@ def test_half_characters_are_mended_and_noted(write: Write, monkeypatch: pytest.
         file = write([{"question": "cut \ud83d", "answer": "\U0001f600 \\ud83d"}])
     (case,), notes = cases_of(file)
     assert (case.question, case.answer) == ("cut \ufffd", "\U0001f600 \\ud83d")
-    assert notes == ["mine: 1 half character in texts that were cut, read as \ufffd"]
+    assert notes == ["mine: 1 half character in texts that were cut became \ufffd"]
 
 
 def test_numbers_for_texts_keep_the_digits_of_their_file() -> None:

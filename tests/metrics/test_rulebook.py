@@ -279,7 +279,7 @@ def test_xml(answer: str, elements: list[str], expected: bool) -> None:
         ("<div/>", [], "not HTML: line 1, column 1: <div/> does not close the element"),
         ("<answer>21</answer>", [], "not HTML: line 1, column 1: HTML has no element <answer>"),
         ("```html\n<p>21</p>\n```", [], "not HTML: line 1, column 1: text outside of all elements: ```html"),
-        ('<p>21</p><div class="', [], "not HTML: its last tag has no end"),
+        ('<p>21</p><div class="', [], "not HTML: its last tag is not closed"),
         ("<!-- 21 -->", [], "not HTML: there is no element"),
         ("", [], "not HTML: there is no element"),
     ],

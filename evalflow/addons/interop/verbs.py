@@ -165,11 +165,13 @@ def _export(parser: VerbParser) -> Work:
 
     parser.add_word("destination", DESTINATIONS)
     parser.add_run()
-    where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
+    where = "address of the receiver (otel; default: the run's own) or of the server (default: the client's setting)"
     parser.add_argument("--to", metavar="WHERE", help=where)
-    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow, the project of weave (evalflow)")
+    parser.add_argument(
+        "--project", metavar="NAME", help="experiment of mlflow or project of weave (default: evalflow)"
+    )
     texts = get_args(TextToSend)
-    what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
+    what = "texts to send as well: reasons (may quote answers), or all (also questions, answers, the report)"
     parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
     parser.add_flag("--again", "send everything once more")
     return lambda options: export(options, console())

@@ -73,11 +73,11 @@ class Lesson:
         raise UserError(Problem(_why_not(metric, config, asks=found.asks), place, _INSTEAD))
 
     def reply(self, human: float, said: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
-        """Return the reply of a judge that grades like people, with the fields in the step's order."""
+        """Return the reply of a judge that agrees with people, with the fields in the step's order."""
         return {**{name: reasons.get(name, UNKNOWN) for name in self.reasons}, self.grade: self.graded(human, said)}
 
     def graded(self, human: float, said: Sequence[str] = ()) -> object:
-        """Return the grade nearest to people's score; if several words have that score, the one that people used."""
+        """Return the grade nearest to people's score; if several labels are as near, the one that people used."""
         match self.scale:
             case BooleanScale():
                 return human >= 0.5

@@ -38,11 +38,11 @@ SAMPLE = 20  # the number of cases of each dataset for which prompts are rendere
 
 @dataclass(slots=True)
 class Estimate:
-    """The estimate of a run, costs None if a price is unknown; as if a cascade always asked all its judges.
+    """The estimate of a run. Costs are None if a price is unknown. A cascade counts as if it asked all its judges.
 
     Attributes:
-        preparing: Of the requests, those that are sent once, before the first case.
-        rounds: Batches that follow each other, at least: a step needs the replies of the one before.
+        preparing: The number of requests that are sent once, before the first case.
+        rounds: The minimum number of successive batches, since a step needs the replies of the one before.
         reserved_tokens, reserved_usd: What a budget reserves for all of them; calls without a price count as free.
     """
 
@@ -75,12 +75,12 @@ class Inspection:
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
-    scenarios: int = 0  # cases that a user is, or was, simulated for
+    scenarios: int = 0  # cases with a simulated user, now or when they were recorded
     labels_apply: bool = False  # whether one of the data's labels is for a score of the run
     cells: int = 0  # scores the run will have
-    # The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
+    # The metrics by the names of their scores, with their judge; a composite has the judge of its parts.
     scored: dict[str, Pair] = field(default_factory=dict[str, Pair])
-    # The name of each of these metrics in the configuration, where one name may bind to several.
+    # The name of each of these metrics in the configuration, in which one name may bind to several.
     declared: dict[str, str] = field(default_factory=dict[str, str])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
@@ -119,7 +119,8 @@ class Inspection:
 def inspect(parts: Parts, kinds: CaseKinds | None = None, on_case: Sequence[Callable[[Case], None]] = ()) -> Inspection:
     """Read all data and run all checks; nothing is sent. UserError lists every problem found.
 
-    `kinds` are known from another run of the same cases, or are filled for the next one. `on_case` get every case.
+    `kinds` are what the checks know from another run of the same cases; if empty, they are filled for the next run.
+    Each function of `on_case` gets every case.
     """
     run = parts.settings.run
     complete = None
@@ -471,7 +472,7 @@ def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | Non
 
     verdicts = [ask for ask in asks if not ask.embeds and choices(verdict(ask))]
     if not verdicts:
-        return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
+        return "no step asks it for one of a few choices, such as a label, yes or no, or a grade" if asks else None
     if judge.info.weighted:
         return None
     silent = next((ask for ask in verdicts if ask.samples == 1 and not _reads_probabilities(ask, config)), None)

@@ -1,9 +1,9 @@
 """The labels stored with a run, and labels of other runs that apply to equal answers in it.
 
 A run keeps the labels that it was calibrated with in labels.jsonl: first a line on all of them, then a row for each. A
-run beside it that gave equal answers finds them there, so that another judge, or another prompt of it, is measured with
-the labels that exist. Labels follow within one folder of runs, with the runs of its sweeps; on a server that is one
-project.
+run beside it that gave equal answers finds them there, so that the existing
+labels also measure another judge, or another prompt of it. Labels are shared within one folder of runs and its sweeps;
+on a server that is one project.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ _KINDS = ("runs", "sweeps")  # folders of an outputs folder
 LEAST_EQUAL = 0.95
 """Another run's labels may correct means only if at least this fraction of its labelled answers, in the common cases,
 is equal here, and this fraction of the cases here was in the population that the labels were sampled from."""
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # which Windows does not have
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedLabels:
     """Labels of another run's answers that are equal here, on one dataset and metric.
 
-    `n` of its `labelled` answers are the same, of those whose case is here too; `why` these labels may correct nothing.
+    `labelled` counts its labelled answers to cases that are here too, `n` those of them that are equal here. `why` is
+    the reason if these labels may not correct means.
     """
 
     dataset: str
@@ -61,8 +62,8 @@ class FollowedLabels:
 class RunLabels:
     """Labels of a run's answers: `frame` as in `label_frame`, their `source` in words, and which of all these are.
 
-    `left_out` counts those that do not count here, by reason; `notes` say it to people. `followed` are those that
-    another run's answers were given.
+    `left_out` is the number of labels that do not count here, by reason; `notes` say so to people. `followed` are the
+    labels that were given to another run's answers.
     """
 
     frame: pl.DataFrame
@@ -88,7 +89,7 @@ class RunLabels:
 
 
 def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]) -> None:
-    """Write labels.jsonl; `unusable` is why labels may correct nothing."""
+    """Write labels.jsonl; `unusable` is why labels may not correct means."""
     given = (pl.col("use") != "missing").sum()
     counts = labels.frame.group_by("dataset", "metric", maintain_order=True).agg(given)
     series = [
@@ -104,7 +105,7 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
     ]
     head = {
         "run_id": run.manifest.run_id,
-        # Of two runs that are labelled within a second, too, the last one's labels count.
+        # The newest labels must count even if two runs are labelled within a second.
         "at": labels.at or datetime.now(UTC).isoformat(timespec="microseconds"),
         "series": series,
         "labels": labels.source,
@@ -181,9 +182,9 @@ def _with_case_hashes(run: SavedRun, frame: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The first line of another run's labels.jsonl: when they were given, and what was asked of each own series.
+    """The first line of another run's labels.jsonl: when its labels were given, and what each of its series asked.
 
-    `unusable` is why they may correct nothing there. A damaged file has no series.
+    `unusable` is why labels of a series may not correct means there. A damaged file has no series.
     """
 
     folder: Path
@@ -269,9 +270,9 @@ def has_sources(run: SavedRun) -> bool:
 def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> RunLabels | None:
     """Return other runs' labels of equal answers, on each dataset and metric except those `known`.
 
-    Of the runs whose labels may correct something all labels count, else those of the run with most. What people were
-    asked must be the same: the metric's name, scale and direction, and what they saw of the case. None if there are no
-    such labels.
+    All labels count of the runs whose labels may correct means; without such a run, those of the run with the most
+    labels. People must have been asked the same: the metric's name, scale and direction, and what they saw of the case.
+    None if there are no such labels.
     """
     wanted = {(dataset, name) for dataset in run.manifest.datasets for name in run.manifest.metrics} - set(known)
     candidates: dict[Series, list[_Source]] = {}

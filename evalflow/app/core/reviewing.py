@@ -40,7 +40,7 @@ class FrozenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DrawnItem:
-    """A drawn answer. `stratum` and `pi`, its chance to be drawn, are those of the draw; `group` is that of its case.
+    """A drawn answer, with the stratum and the probability `pi` that it was drawn with, and the group of its case.
 
     `wanted` is the number of people to label it, `content` what they read.
     """
@@ -58,7 +58,7 @@ class DrawnItem:
 class DrawnReview:
     """Drawn answers in random order. `strata` has the drawn and all answers of each stratum, `groups` the same.
 
-    `same`: of pairs of two runs' answers, those that are the same text, of which none is drawn.
+    `same`: the number of pairs of two runs' answers with the same text; these are not drawn.
     """
 
     items: Sequence[DrawnItem]
@@ -75,7 +75,7 @@ def own_scores(run: SavedRun, metrics: Collection[str]) -> pl.LazyFrame:
 
 
 def labellable_scores(run: SavedRun, metrics: Collection[str]) -> pl.LazyFrame:
-    """Its scores on these metrics, and where the judge failed; not those of answers that the bot failed on."""
+    """The scores on these metrics, also those that the judge failed to give; not those of failed answers."""
     return without_unanswered(run, own_scores(run, metrics).filter(pl.col("status").is_in(["scored", "error"])))
 
 
@@ -88,7 +88,7 @@ def answers_to_label(scores: pl.LazyFrame) -> list[UnlabelledAnswer]:
 
 
 def compared_with(run: SavedRun, metrics: Collection[str]) -> str | None:
-    """What people compare the answers with on these metrics: the field of the other answer; None if they judge one.
+    """The field of the text that people compare the answers with on these metrics; None if they judge one answer.
 
     UserError if some metrics are of one answer and others of two, since people then would know which of the two it is.
     """
@@ -117,9 +117,9 @@ def draw_review(
     seed: int | None,
     overlap: float,
 ) -> DrawnReview:
-    """Draw answers for a review; `overlap` is the share that two people label, of at least 30 answers if not 0.
+    """Draw answers for a review. Two people label the share `overlap` of them: at least 30 answers, unless it is 0.
 
-    UserError if the run has no such answers, or fewer than strata. The seed is drawn if there is none.
+    UserError if the run has no such answers, or fewer than strata. Without a seed, a random one is used.
     """
     compared_with(run, metrics)
     candidates = answers_to_label(labellable_scores(run, metrics))
@@ -202,7 +202,7 @@ def _key(row: AnsweredCase) -> Key:
 
 
 def _place(row: AnsweredCase) -> tuple[str, str, int]:
-    """What answers of two runs have in common if they are of the same case."""
+    """The key that answers of two runs share if they are of the same case."""
     return row.case.dataset, row.case.id, row.target_repeat
 
 
@@ -219,7 +219,7 @@ def _digests(row: AnsweredCase) -> tuple[str, str]:
 
 
 def doubled(size: int, overlap: float) -> int:
-    """How many of so many answers two people label: the share `overlap`, and at least 30 or all, unless it is 0."""
+    """How many of `size` answers two people label: the share `overlap`, and at least 30 or all, unless it is 0."""
     return min(size, max(round(size * overlap), FEWEST_DOUBLED)) if overlap > 0 else 0
 
 
@@ -237,7 +237,7 @@ def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Ite
 def _compared(
     run: SavedRun, metrics: Collection[str], case: Case, answer: Answer, frozen: FrozenAnswer
 ) -> FrozenAnswer:
-    """The answer beside the text that it is compared with, which then is not shown as the expected one."""
+    """The answer beside the text that it is compared with; that text is then not shown as the expected answer."""
     against = compared_with(run, metrics)
     if against is None:
         return frozen

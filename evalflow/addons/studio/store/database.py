@@ -257,7 +257,7 @@ class Database:
         except (UnicodeEncodeError, DataError) as error:
             if isinstance(error, DataError) and "NUL" not in first_line(error):
                 raise  # a bug in evalflow
-            what = "a text has a character that no database holds: NUL, or half of a surrogate pair"
+            what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
             raise UserError(Problem(what, "", "remove the character")) from None
         except PoolTimeoutError:
             raise self._no_answer(f"all connections have been busy for {POOL_S:g} s") from None

@@ -51,7 +51,7 @@ def listed(connection: Connection, kind: Kind, owner: int | None = None) -> list
 
 
 class DefinitionName(NamedTuple):
-    """What names a definition; the title is empty for kinds without titles."""
+    """The row id, name and title of a definition; the title is empty for kinds without titles."""
 
     id: int
     name: str

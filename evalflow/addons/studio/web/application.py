@@ -68,7 +68,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     )
     api = rest_api()
     if address.public:
-        api.openapi()  # builds its routes too, for which everybody would wait at the first request
+        api.openapi()  # also builds its routes; else the first request would build them, and all others wait
     app.mount(API, api)
     scripts, styles = bundle(_SCRIPTS, "js"), bundle(_STYLES, "css")
     app.router.routes += [scripts, styles]

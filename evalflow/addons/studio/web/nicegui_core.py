@@ -31,7 +31,7 @@ def open_clients() -> Mapping[str, Client]:
 
 
 def running_tasks() -> AbstractSet[Task[Any]]:
-    """What pages do now, such as the async handlers of events."""
+    """NiceGUI's background tasks, such as the async handlers of events."""
     return background_tasks.running_tasks  # pyright: ignore - partly untyped in NiceGUI
 
 

@@ -38,12 +38,13 @@ UNGUARDED = (
 DRAIN_S = 3
 """Seconds for open requests to finish after an interrupt."""
 COLLECT_PAGES_AFTER = (20_000, 10, 10)
-"""Thresholds of Python's search for reference cycles. A tenth of a page that was left is in such cycles, and as old as
-the visit was long, so only the search among all objects frees it. That holds up everything for as long as it takes; by
-these thresholds it comes once in some hundred pages."""
+"""Thresholds of Python's garbage collector. A tenth of a page that was left is in reference cycles. These are as old as
+the visit was long, so only a full collection frees them. It blocks everything while it runs; with these thresholds
+there is one in some hundred pages."""
 SWITCH_INTERVAL_S = 0.001
-"""Seconds that a thread computes while another waits to. A page waits so at each of its dozens of steps: beside two
-computing threads it takes six to eleven times as long with Python's 5 ms, three to five times with 1 ms."""
+"""Python's switch interval: seconds that a thread computes while another waits. A page waits like this at each of its
+dozens of steps. Beside two computing threads, a page takes six to eleven times as long with Python's default of 5 ms,
+and three to five times with 1 ms."""
 
 
 def serve(
@@ -161,7 +162,7 @@ def require_packages(needed: Sequence[str] = NEEDED, extra: str = "web") -> None
 def answer(app: FastAPI, sock: socket.socket, tls: tuple[Path, Path] | None = None) -> None:
     """Serve requests until a signal. `tls`: the files of certificate and key."""
     gc.collect()
-    gc.freeze()  # what is loaded by now stays, so no search has to look at it again
+    gc.freeze()  # what is loaded by now stays, so collections need not scan it again
     gc.set_threshold(*COLLECT_PAGES_AFTER)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     files: dict[str, Any] = {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])} if tls else {}

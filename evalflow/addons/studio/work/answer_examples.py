@@ -32,7 +32,7 @@ from evalflow.records import Answer, Case
 Example = Mapping[str, Any]
 """An answer example as stored in a case: role, content, metadata."""
 _AT_ONCE = 2_000
-"""Cases filled in one transaction."""
+"""The number of cases filled in one transaction."""
 
 
 @requires("edit")
@@ -81,10 +81,10 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
 
 @requires("edit")
 def fill_after_run(space: Workspace, row: StoredRun) -> int | None:
-    """Fill missing answer examples with the bot's answers in a finished run, in the name of who started the run.
+    """Fill missing answer examples with the bot's answers in a finished run, in the name of the person who started it.
 
     Returns the number of cases that the run has filled, also before it was resumed; None if it fills none. The call can
-    be repeated. Answers that were recorded in the data fill nothing: their cases have them already.
+    be repeated. Answers that were recorded in the data fill nothing, since their cases have them already.
     """
     request = RunRequest(**row.composition) if row.composition and row.origin == "workspace" else None
     project = space.read(definitions.by_id, "project", row.project_id)
@@ -112,7 +112,7 @@ def _fill(
 
 
 def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[Case, Example]]) -> int:
-    """Save examples of cases that still lack one, and whose conversation is the one that was answered."""
+    """Save examples of cases that still lack one and still have the conversation that was answered."""
     about: list[str] = []
     with space.changing("update", "dataset", dataset, about) as connection:
         changed: dict[int, Row] = {}

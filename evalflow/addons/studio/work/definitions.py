@@ -54,7 +54,7 @@ class Definition:
 
 
 class NamedRow(Protocol):
-    """What a definition is read as."""
+    """The fields that every kind of definition has."""
 
     @property
     def id(self) -> int:

@@ -55,7 +55,7 @@ class _KeptCases:
         self._read = read
         self._kept: Sequence[Case] | None = None
         self.count = 0
-        """Their number when they were last fully read."""
+        """The number of cases when they were last fully read."""
 
     def __iter__(self) -> Iterator[Case]:
         return self._all() if self._kept is None else iter(self._kept)
@@ -84,7 +84,7 @@ class _CaseRows:
 
     @property
     def count(self) -> int:
-        """Their number; reads them if it is unknown."""
+        """The number of cases; reads them if it is unknown."""
         return self.cases.count or sum(1 for _ in self.cases)
 
     def lines(self) -> Iterator[str]:
@@ -101,8 +101,8 @@ class PlannedRun:
         rows: All cases of each dataset before selection, by the name in the request.
         settings: Validated, with these cases in memory.
         subjects: The subjects for links in problems.
-        kinds: Finds what checks know of the cases as they are now; it is kept from one estimate to the next.
-        notices: For the person who starts it.
+        kinds: Finds what checks know of the current cases; it is kept from one estimate to the next.
+        notices: Messages for the person who starts the run.
     """
 
     request: RunRequest
@@ -219,7 +219,7 @@ def _planned(
 
 
 def _kinds(space: Workspace, settings: Settings, own: Own) -> CaseKinds:
-    """What is known of the cases as they are now. Files of conf/ are read each time."""
+    """What checks know of the current cases. Files of conf/ are read each time."""
     run, keys = settings.run, {settings.keys["dataset", name] for name in settings.run.dataset}
     if not keys <= own.datasets.keys():
         return CaseKinds()

@@ -1,4 +1,4 @@
-"""What the labels of a review say of the run's judges, and saving that for the run as the command `calibrate` does."""
+"""Calibration of a run's judges by the labels of a review, and saving it as the command `calibrate` does."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ log = logging.getLogger("evalflow")
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it.
+    """An answer with the judge's score and people's score, both from 0 to 1; `value` is the grade as people gave it.
 
-    `agreed` is how far both say the same: 1, 0, or one half if people are tied between the judge's class and another.
+    `agreed` is 1 if judge and people agree, 0 if not, and one half if people are tied between the judge's class and
+    another.
     """
 
     metric: str
@@ -97,7 +98,7 @@ class ReviewResult:
 
 @dataclass(frozen=True, slots=True)
 class SavedCalibration:
-    """What saving changed: the certificates, and in words the gates and the exit code that people's labels decided."""
+    """The results of saving: certificates, and in words the gates and the exit code that people's labels decided."""
 
     certificates: Sequence[IssuedCertificate]
     changes: Sequence[str]
@@ -142,8 +143,9 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
 def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     """Calibrate the run with the labels of a closed review, as `calibrate --labels` does with their export.
 
-    It issues the judge's certificates, and gates and reports of the run count people's labels from then on; so do those
-    of earlier runs that gave equal answers. TakenError while the review is open, or something else works on the run.
+    It issues the judge's certificates. From then on, gates and reports of the run count people's labels, and so do
+    those of earlier runs that gave equal answers. TakenError while the review is open, or if something else works on
+    the run.
     """
     review = _of_judges(found_review(space, name))
     if review.state == "open":
@@ -238,7 +240,7 @@ def _apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], Ru
 
 
 def _follow_equal_answers(space: Workspace, run_id: str) -> list[str]:
-    """Derive the results of the runs again into which labels of this run follow by now; gives their ids.
+    """Derive again the results of the runs that now use labels of this run; returns their ids.
 
     A run that is active is calibrated when it ends, and one that cannot be read is left as it is.
     """

@@ -25,7 +25,7 @@ CONFIRMED_TTL = timedelta(minutes=10)
 TOKEN_PREFIX = "evalflow_"  # noqa: S105 - what tokens begin with, so that scanners for secrets find them
 LONGEST_TOKEN_DAYS = 366
 FRESH_S = 1.0
-"""Seconds for which an actor is believed before the database is asked again."""
+"""Seconds that the facts about an actor are reused before the database is asked again."""
 _Roles = Mapping[int, Mapping[int, str]]
 """By user and project."""
 

@@ -126,12 +126,12 @@ class Page(Generic[T]):
 
     @staticmethod
     def of(found: Sequence[S], limit: int, key: str = "id") -> Page[S]:
-        """A page of the first `limit` items; if there is one more, its cursor is the `key` of the last."""
+        """A page of the first `limit` items. If there are more, the cursor is the `key` of the page's last item."""
         return Page(found[:limit], str(getattr(found[limit - 1], key)) if len(found) > limit else None)
 
 
 def every_item(read: Callable[[str | None], Page[T]]) -> Iterator[T]:
-    """All items of a list that is read in pages, the first of them at once."""
+    """All items of a list that is read in pages; the first page is read at once."""
     return _items_from(read, read(None))
 
 
@@ -143,7 +143,7 @@ def _items_from(read: Callable[[str | None], Page[T]], page: Page[T]) -> Iterato
 
 
 def row_number(cursor: str | None) -> int | None:
-    """The number that the cursor of a list of rows is."""
+    """The row number in the cursor of a list of rows."""
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
@@ -304,7 +304,7 @@ def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
         found = (space.root / folder).resolve()
         found.exists()  # raises for a string that cannot be a path
     except (OSError, ValueError, RuntimeError):
-        raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
+        raise UserError(Problem("this cannot be a folder", "folder", "such as outputs/runs/ID")) from None
     if not found.is_relative_to(allowed.resolve()):
         hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
         named = "the working directory" if allowed == space.root else "the runs of the project"
@@ -340,7 +340,7 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, object]) -> None:
         try:
             within(space, from_home(str(value)), allowed)
         except UserError as error:
-            hint = "such a run stays with the command line"
+            hint = "start such a run on the command line"
             raise UserError(Problem(error.problems[0].what, key, hint)) from None
 
 
@@ -357,19 +357,19 @@ def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
 def stale(
     what: str, name: str, expected: int, version: int, updated_at: str = "", changed: Sequence[str] = ()
 ) -> StaleError:
-    """The error for a change based on an older version; `changed`: the keys that are otherwise in the current one."""
+    """The error for a change based on an older version; `changed`: the keys that differ in the current version."""
     others = f"; it differs from yours in {', '.join(changed)}" if changed else ""
     when = f" at {datetime.fromisoformat(updated_at):%H:%M} UTC" if updated_at else ""
     problem = Problem(
         f"someone changed the {what} {name!r}{when}: it has version {version}, not {expected}{others}",
         what,
-        "look at what it is now, and change that",
+        "load the current version, and change that",
     )
     return StaleError(problem, version)
 
 
 def differing(there: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """The keys that change if values are replaced by the wanted ones, as `changed_keys`."""
+    """The keys, as in `changed_keys`, that change if the wanted values replace the current ones."""
     return [key for name, value in wanted.items() for key in changed_keys(name, there.get(name), value)]
 
 

@@ -44,7 +44,7 @@ def _seen(
 def _version(if_match: str) -> int:
     found = _ETAG.match(if_match.strip())
     if found is None:
-        raise HTTPException(400, 'If-Match is an ETag as it came, such as "3"')
+        raise HTTPException(400, 'If-Match must be an ETag that GET returned, such as "3"')
     return int(found[1])
 
 

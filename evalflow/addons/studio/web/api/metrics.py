@@ -87,7 +87,7 @@ def _expected(
         raise HTTPException(428, "send If-Match with the ETag of GET, so that nobody's change is lost")
     found = _ETAG.match(if_match.strip())
     if found is None:
-        raise HTTPException(400, 'If-Match is an ETag as it came, such as "faithfulness:3,tone:1"')
+        raise HTTPException(400, 'If-Match must be an ETag that GET returned, such as "faithfulness:3,tone:1"')
     pairs = (entry.partition(":") for entry in found[1].split(",") if entry)
     return {name: int(version) for name, _, version in pairs}
 

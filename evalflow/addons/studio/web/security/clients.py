@@ -30,7 +30,7 @@ log = logging.getLogger("evalflow")
 PERIOD_S = 2.0
 """Seconds between looks at the sessions of open pages."""
 GRACE_S = 0.5
-"""Seconds for a browser to be told that its page has ended."""
+"""Seconds for telling a browser that its page has ended."""
 _SOCKET, _UPLOADS = "/_nicegui_ws/", "/_nicegui/client/"
 _EVENTS = ("handshake", "event", "javascript_response", "ack", "log")
 _RELOAD = "document.dispatchEvent(new Event('saved')); location.reload()"
@@ -70,7 +70,7 @@ def _openers(scope: Scope) -> list[Identity | None]:
         return []
     query = QueryParams(scope["query_string"])
     connections = cast("dict[str, dict[str, Any]]", socket_server().environ)
-    # All values: which of several NiceGUI and python-socketio take is their own affair.
+    # Check all values, since NiceGUI and python-socketio may each use another one of several.
     known = [connections[sid] for sid in query.getlist("sid") if sid in connections]
     return [*map(_opener, query.getlist("client_id")), *(_owner(one["asgi.scope"]) for one in known)]
 
@@ -89,7 +89,7 @@ def _owner(scope: Scope) -> Identity | None:
 
 
 def guard_events() -> None:
-    """Have every event of a browser checked: a page acts for the session that opened it, and for no other."""
+    """Check every event of a browser: a page acts only for the session that opened it."""
     from evalflow.addons.studio.web.nicegui_core import socket_server
 
     handlers: dict[str, Any] = socket_server().handlers["/"]
@@ -104,7 +104,7 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
     async def guarded(sid: str, message: Any) -> Any:
         content = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         connection = socket_server().get_environ(sid)
-        if connection is None:  # it has ended meanwhile
+        if connection is None:  # the connection has ended
             return False
         opener, sender = _opener(content.get("client_id")), _owner(connection["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
@@ -119,7 +119,7 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
                 if is_due(opener):
                     await to_thread.run_sync(note_event, opener)
                 before = set(running_tasks())
-                result = await _handled(handle, sid, message)  # which waits for nothing: the new tasks are its own
+                result = await _handled(handle, sid, message)  # it does not pause, so all new tasks are its own
                 begun |= running_tasks() - before
                 return result
         except SignedOutError:

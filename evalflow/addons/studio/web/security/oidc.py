@@ -50,7 +50,7 @@ class OidcSettings:
 
 
 class RefusedIdentityError(UserError):
-    """What came back from the provider proves nobody's identity."""
+    """The provider's reply does not prove an identity."""
 
 
 class OidcProvider:

@@ -91,7 +91,7 @@ class SignedIn:
 
 
 def _is_for_everybody(scope: Scope) -> bool:
-    """Whether a request needs no account. NiceGUI gets none of these: it keeps a page for each that it lacks."""
+    """Whether a request needs no account. None reaches NiceGUI, which keeps a page in memory for each unknown path."""
     path, method = route_path(scope), scope.get("method")
     if method == "POST":
         return path in FORMS

@@ -1,4 +1,4 @@
-"""Turns of people, so that nobody waits for all requests of one person, or for all events of their pages."""
+"""Turns of people, so that nobody waits for all requests of somebody else, or for all events of their pages."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from evalflow.addons.studio.work.space import Workspace
 
 AT_ONCE = 2
-"""Requests of one person to the REST API that are answered at the same time; of pages, one is built."""
+"""REST requests of one person that are answered at the same time. Pages are built one at a time."""
 WAITING = 60
-"""Requests of one person that may wait for their turn, and pages; more are refused."""
+"""REST requests of one person that may wait for a turn, and the same number of pages. More are refused."""
 PAGE_RATE, PAGE_BURST = 0.5, 6.0
 REQUEST_RATE, REQUEST_BURST = 2.0, 40.0
-"""Pages of one person, and requests to the REST API, a second in the long run, and at first. Later ones wait until no
-other page is being built."""
+"""Pages and REST requests of one person: how many a second in the long run, and how many at first. Those beyond wait
+until no other page is being built."""
 LONGEST_GAP_S = 3.0
-"""How long they wait for that; otherwise a busy server would never answer them."""
+"""Maximum seconds of that wait; without a maximum, a busy server would never answer them."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 LONGEST_EVENT_S = 1.0
-"""Seconds that the next event of a person waits for what the last one has begun, such as a search: what is begun takes
-a thread, and some of it long, or until the person has answered."""
+"""Maximum seconds that a person's next event waits for work that the last one started, such as a search. This work
+takes a thread. Some of it takes long, or lasts until the person has answered."""
 RATE, BURST = 50.0, 200.0
-"""Messages of one session's pages that are taken a second, in the long run and at first; later ones are read later."""
+"""Messages a second that are read from one session's pages, in the long run and at first. The rest are read later."""
 LONGEST_WAIT_S = 5.0
-"""How long a request with messages may wait for them to be taken; if it would be longer, it is refused."""
+"""Maximum seconds that a request with messages waits; one that would wait longer is refused."""
 _API, _FILES = "/api/", ("/assets/", "/_nicegui/")
-"""Paths of the REST API; those of files, which a page asks for at once and which take no turn."""
+"""Paths of the REST API, and of files. A page requests all its files at once, so files take no turn."""
 _SOCKET, _IN_A_REQUEST = "/_nicegui_ws/", 5.0
-"""The path of open pages' connections, and how many messages a request there counts for, which can hold several, and a
-new connection."""
+"""The path of open pages' connections. A new connection counts as this number of messages, and so does a request there,
+which can contain several."""
 _EVENTS = b"text/event-stream"
 
 
 class FairTurns:
-    """Lets requests of one person wait for each other. What waits holds no thread; sending a response takes no turn."""
+    """Makes requests of one person take turns. A waiting request holds no thread; sending a response takes no turn."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -91,17 +91,17 @@ class FairTurns:
 
 
 class KeyPace:
-    """How fast something of each person or session is taken, in the long run and at first.
+    """Limits the rate of each person's requests, or of each session's messages.
 
-    The messages of a page that come faster wait, unread, at their sender.
+    Messages of a page that come faster stay unread at their sender.
 
     Args:
-        rate: How many a second.
+        rate: How many a second in the long run.
         burst: How many at first.
 
     Attributes:
-        due: When the last that was asked for is taken, by person or session. Nothing is kept of those that have asked
-            for nothing for `burst / rate` seconds, as they may ask for as much as new ones.
+        due: When the last one that was asked for is taken, by person or session. Entries older than `burst / rate`
+            seconds are dropped, since their owner may then ask for as much as a new one.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -109,11 +109,11 @@ class KeyPace:
         self.due: dict[str, float] = {}
 
     def delay(self, key: str, number: float = 1.0) -> float:
-        """For how many seconds so many more would wait."""
+        """The seconds that `number` more would have to wait."""
         return self._next(key, number) - time.monotonic()
 
     async def wait(self, key: str, number: float = 1.0) -> None:
-        """Wait until so many more may be taken. Those that wait no longer, as the sender has left, do not count."""
+        """Wait until `number` more may be taken. If the sender leaves during the wait, they do not count."""
         now = time.monotonic()
         if key not in self.due:
             self.due = {one: due for one, due in self.due.items() if due > now - self._burst_s}
@@ -143,7 +143,7 @@ class KeyPace:
 
 
 class KeyTurns:
-    """Lets requests with one key wait for each other until it is known who sends them, which takes a thread."""
+    """Makes requests with one key take turns until their sender is known; finding the sender takes a thread."""
 
     def __init__(self) -> None:
         self._keys = WeakValueDictionary[str, _PersonalTurns]()
@@ -166,16 +166,16 @@ class KeyTurns:
 
 
 class EventTurns:
-    """Lets events of one person's pages wait for each other, and the event loop do other work between them."""
+    """Makes events of one person's pages take turns, and lets the event loop do other work between them."""
 
     def __init__(self) -> None:
         self._people = WeakValueDictionary[str, _PersonalTurns]()
 
     @asynccontextmanager
     async def turn(self, person: str, begun: Set[asyncio.Task[Any]] = frozenset()) -> AsyncGenerator[bool]:
-        """Wait for a turn; False if too many wait already. Whoever used the loop lets it to others for as long.
+        """Wait for a turn; False if too many wait already. After a turn, the loop is free for others for as long.
 
-        `begun` gets what the event has begun, in the block; the next turn waits for that too.
+        The block adds to `begun` the tasks that the event started; the next turn waits for them too.
         """
         turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns(1))
         if turns.waiting >= WAITING_EVENTS:
@@ -195,7 +195,7 @@ class EventTurns:
 
 
 async def refuse_waiting(scope: Scope, receive: Receive, send: Send) -> None:
-    """429: too many wait already."""
+    """Refuse a request with 429, since too many wait already."""
     await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
 
 
@@ -209,7 +209,7 @@ def _person(scope: Scope) -> str | None:
     if scope["type"] != "http" or is_file(scope):
         return None
     identity = _identity(scope)
-    return identity.first.queue if identity and identity.first else None  # which asks no database
+    return identity.first.queue if identity and identity.first else None  # without a query
 
 
 def _key(scope: Scope) -> str:
@@ -231,7 +231,7 @@ class _PersonalTurns:
         self.waiting = 0
 
     async def begin(self) -> None:
-        """Take the first turn of a request; those after parts of its response are taken by `take`."""
+        """Take the first turn of a request; `take` takes those after parts of its response."""
         await self.take()
 
     async def take(self) -> None:
@@ -248,14 +248,14 @@ class _PersonalTurns:
 
 
 class _PagesBuilt:
-    """The pages of all people that are being built, by the one event loop."""
+    """Counts the pages that the event loop is building, of all people."""
 
     def __init__(self) -> None:
         self._number = 0
         self._is_none = Event()
 
     async def wait(self) -> None:
-        """Wait until none is being built, or for as long as one may have to."""
+        """Wait until no page is being built, at most LONGEST_GAP_S seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_GAP_S):
                 while self._number:
@@ -274,7 +274,7 @@ class _PagesBuilt:
 
 
 class _YieldingTurns(_PersonalTurns):
-    """The turns of one person, who lets the pages of others go first after too many requests."""
+    """The turns of one person. After too many requests, the pages of others go first."""
 
     def __init__(self, person: str, pace: KeyPace, building: _PagesBuilt, at_once: int) -> None:
         super().__init__(at_once)
@@ -325,7 +325,7 @@ class _RequestTurn:
             self._turns.release()
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, without the turn: whoever reads slowly keeps none."""
+        """Pass a message on without holding the turn, so that a slow reader does not keep it."""
         self.end()
         await self._send(message)
         is_start = message["type"] == "http.response.start"
@@ -336,5 +336,5 @@ class _RequestTurn:
 
 
 def _is_endless(start: Message) -> bool:
-    """Whether events follow, for as long as the reader likes, which take no time between them."""
+    """Whether a stream of events follows. It lasts as long as the reader likes, and needs no turn between events."""
     return any(name.lower() == b"content-type" and value.startswith(_EVENTS) for name, value in start["headers"])

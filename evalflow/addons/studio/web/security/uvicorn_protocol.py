@@ -1,4 +1,4 @@
-"""What the application uses of uvicorn that uvicorn does not document: its protocols. No other module does."""
+"""Protocols of uvicorn, which uvicorn does not document. Only this module uses undocumented parts of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_HEADERS = 64 * 1024
 """Maximum number of bytes of a request's first line and headers, if they arrive in parts."""
 
 READ_AT_ONCE = 8 * 1024
-"""Bytes of a websocket in which messages are looked for before those that were found are taken."""
+"""Bytes of a websocket that are parsed at a time; their messages are taken before more is parsed."""
 
 
 def finished_requests() -> type[asyncio.Protocol]:
@@ -66,15 +66,15 @@ def finished_requests() -> type[asyncio.Protocol]:
 
 
 def unhurried_sockets() -> type[asyncio.Protocol]:
-    """A protocol class for uvicorn, which otherwise finds all messages of 256 KB before the first one is taken."""
+    """A protocol class for uvicorn, which otherwise parses all messages of 256 KB before the first one is taken."""
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
     from websockets.exceptions import InvalidState
 
     class UnhurriedSockets(WebSocketsSansIOProtocol):
-        """Looks for messages as slowly as they are taken; thousands at once would hold up everybody's pages."""
+        """Parses messages only as fast as they are taken; thousands at once would delay everybody's pages."""
 
         _unread = b""
-        _left = READ_AT_ONCE  # to read after the server has closed it, for the other side's farewell
+        _left = READ_AT_ONCE  # to read after the server has closed it, up to the client's close frame
 
         def data_received(self, data: bytes) -> None:
             self._unread += data
@@ -86,12 +86,12 @@ def unhurried_sockets() -> type[asyncio.Protocol]:
             return message
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._look_once()  # what a page has sent just before it was left
+            self._look_once()  # messages that a page sent just before it was left
             self._unread = b""
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
-            with suppress(InvalidState):  # it is being closed by the other side: uvicorn would not end
+            with suppress(InvalidState):  # the client is closing it; without this, uvicorn would not end
                 super().shutdown()
             self.transport.close()
 
