@@ -43,7 +43,7 @@ _NOT_OF_A_SCORE = frozenset(
     {
         *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # belong to the answer
         *("finish_reason", "extracted"),  # so do these
-        *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at"),
+        *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at", "remedy"),
     }
 )
 

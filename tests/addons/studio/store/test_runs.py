@@ -111,7 +111,6 @@ def run(database: Database) -> int:
         "error_type": None,
         "error": None,
         "path": None,
-        "remedy": None,
     }
     keys |= {"repeat": 0, "member_of": None, "cost_usd": None, "latency_s": None}
     answered: list[dict[str, Any]] = []
