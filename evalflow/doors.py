@@ -49,9 +49,9 @@ class Door(Generic[T]):
     """
 
     def __init__(self, role: str, own: Mapping[str, T | str], where: str = "") -> None:
-        """Of `own`, a text is `module:name`, imported at its first use.
+        """A text in `own` is `module:name`, which is imported at its first use.
 
-        `where` is where a user writes the name, for errors; by default in the key `<role>.kind`.
+        `where` names for errors the place in which a user writes the name; by default the key `<role>.kind`.
         """
         self.role = role
         self.own = own

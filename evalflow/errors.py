@@ -3,7 +3,7 @@
 EvalflowError                 base class, never raised itself; its exit code is 5, as for a bug in evalflow
 |-- UserError            2    configuration or data is wrong; nothing was sent
 |   `-- ConflictError         a write conflicts with what is there by now
-|-- BudgetError          4    the budget ran out; what is done is kept
+|-- BudgetError          4    the budget ran out; finished work is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
 |-- IncompleteError      3    a run has come to its end and scores are missing
 |-- WaitingError         6    the run continues when its batches have ended
@@ -150,7 +150,7 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 class ConflictError(UserError):
-    """A write conflicts with existing data, or with a change that somebody else has made meanwhile."""
+    """A write conflicts with existing data, or with a change that somebody else has just made."""
 
 
 class BudgetError(EvalflowError):

@@ -249,7 +249,7 @@ def _run(given: _Given, progress: bool | None, interrupter: Interrupter) -> RunR
             run_to_end(order, screen)
         except (EvalflowError, KeyboardInterrupt) as error:
             if RunFolder(path).manifest.is_file() and not isinstance(error, UserError):
-                error.add_note(f"what was finished is in {shown(path)}; finish it: {command('resume', shown(path))}")
+                error.add_note(f"finished work is in {shown(path)}; finish it: {command('resume', shown(path))}")
             raise
     return RunResult(path, screen.notes)
 

@@ -132,6 +132,6 @@ def _write(cases: Iterator[Case], source: Path) -> Path:
             continue
         except OSError as error:
             path.unlink(missing_ok=True)
-            hint = "make room, and run the same again: what was answered is remembered"
+            hint = "make room, and run the same command again: answers are remembered"
             raise InfrastructureError(f"{shown(path)} cannot be written: {error.strerror}", hint) from None
         return path

@@ -192,7 +192,7 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
         kept_too = "a run keeps its settings, all but its budget and engine, or its scores would not be alike"
         what = f"{', '.join(settings)}: {kept_too}"
         again = started_again(manifest, changes)
-        raise UserError(Problem(what, "command line", f"start it again; what was asked is remembered: {again}"))
+        raise UserError(Problem(what, "command line", f"start it again; replies are remembered: {again}"))
     config = {**manifest.config, "budget": {**manifest.config.get("budget", {})}}
     config["engine"] = {**manifest.config.get("engine", {"kind": "local"})}
     for _, key, text in sorted(pairs, key=lambda pair: pair[1]):  # `engine` before its keys

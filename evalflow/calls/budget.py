@@ -251,12 +251,12 @@ class Budget:
         """Return why an amount does not fit now; empty if it does."""
         if short := list(_short(self.limits, self.spent + self._reserved, amount)):
             named = "; ".join(f"budget.{limit}" for limit in short)
-            return f"the budget ran out; {named}\n  hint: raise it, and resume the run: what is done is kept"
+            return f"the budget ran out; {named}\n  hint: raise it, and resume the run: finished work is kept"
         if self.lease and (short := list(_short(self.lease, self.sent + self._reserved, amount))):
             if not self._holders:
                 self.wanted = amount
                 self._note()
-            return f"this run's part of the project's budget ran out; {'; '.join(short)}\n  hint: what is done is kept"
+            return f"this run's part of the project's budget ran out; {'; '.join(short)}\n  hint: finished work is kept"
         return ""
 
     def left(self, unit: Unit) -> float:

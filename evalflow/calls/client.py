@@ -254,7 +254,7 @@ class Gateway:
         await self._limiter.drained(GRACE_S)
         what = f"{self._where} asks to wait {in_words(asked)}, until {moment(asked)}: {fault.message}"
         most = f"evalflow waits for {self._policy.retry_after_cap_s:g} s at most"
-        raise InfrastructureError(what, f"resume the run then; what is finished is kept ({most})")
+        raise InfrastructureError(what, f"resume the run then; finished work is kept ({most})")
 
     def _raise_unless_retried(self, fault: CallFault, attempt: int, elapsed_s: float, timeout_s: float) -> None:
         policy = self._policy

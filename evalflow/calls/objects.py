@@ -243,7 +243,7 @@ class StoredFolder:
             return UserError(Problem(f"there is no such bucket: {place}", self._where))
         if _NOT_ALLOWED.search(text):
             return UserError(Problem(f"{place} was refused: {what}", self._where, _REFUSED[self._scheme]))
-        return InfrastructureError(f"{place}: {what}", "try it again; what was copied is kept")
+        return InfrastructureError(f"{place}: {what}", "try it again; files that were copied are kept")
 
 
 def _odd(place: str) -> bool:

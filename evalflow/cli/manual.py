@@ -131,7 +131,7 @@ MANUALS: dict[str, Manual] = {
         ),
     ),
     "report": Manual(
-        "Write the reports of runs or sweeps again, from what they recorded; nothing is asked.",
+        "Write the reports of runs or sweeps again, from their records; nothing is sent.",
         "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
         f"{DONE_CODES}; what changed of the run's own exit code is printed",
         (("report", "the latest run"), ("report metric.exact_match.threshold=0.5", "with another threshold")),
@@ -142,7 +142,7 @@ MANUALS: dict[str, Manual] = {
     ),
     "open": Manual(
         "Show a report in the browser.",
-        f"Opens report.html in the browser, or prints where it is if there is none.\n\n{DONE_CODES}",
+        f"Opens report.html in the browser; without a browser, prints its path.\n\n{DONE_CODES}",
         (("open outputs/latest", "the latest report"),),
         overview="  open [RUN]                        show the report in a browser",
     ),

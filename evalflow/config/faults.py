@@ -164,7 +164,7 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
 def _several(override: str) -> Problem:
     """Return the problem of a value with commas when the run is not a sweep."""
     key, _, values = override.partition("=")
-    hint = "one run for each takes -m; a text with a comma takes quotes of its own: 'KEY=\"A,B\"'"
+    hint = "for one run each, add -m; put a text with a comma in quotes: 'KEY=\"A,B\"'"
     meant = Meant((), ("-m",)) if key in GROUPS else None
     if re.fullmatch(r"-?\d+,\d+", values):
         number = values.replace(",", "" if re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", values) else ".")
@@ -196,9 +196,7 @@ def _quoting(override: str) -> str:
     if beyond := re.search(r"[{,]\s*([^\s:{},]*[^\x00-\x7f][^:{},]*):", override):
         return f"the key {beyond[1]} of a map has letters beyond a to z: write it in a file, as conf/local/default.yaml"
     quotes = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
-    return (
-        f"write KEY=VALUE; close every bracket; a value with any of , = {{ }} [ ] ( ) takes quotes of its own: {quotes}"
-    )
+    return f"write KEY=VALUE; close every bracket; put a value with any of , = {{ }} [ ] ( ) in quotes: {quotes}"
 
 
 def problems_of_absent(
@@ -262,7 +260,7 @@ def _only_in_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem
     swept = ",".join(f"my_{choice}" if choice == name else choice for choice in choices)
     inner = key.partition(".")[2]
     hint = (
-        f"a key of one {group} alone stands in a file of its own; write {file} with the two lines\n"
+        f"a key of one {group} alone needs its own file; write {file} with the two lines\n"
         f"    defaults: [{name}, _self_]\n    {inner}: VALUE\n  and sweep over {group}={swept}"
     )
     return Problem(f"not every {group} of the sweep has the key {key}", COMMAND_LINE, hint)

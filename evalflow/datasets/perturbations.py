@@ -1,6 +1,6 @@
 """Changes of a good answer whose effect on its score is known: faults that must lower it, and changes that must not.
 
-They need no model and no chance: which number, name or sentence is changed follows from the case's id alone. Numbers
+They need no model and no random numbers: the case's id alone decides which number, name or sentence is changed. Numbers
 and sentences are found in any language; negations, paraphrases and the padding are English.
 """
 
@@ -72,7 +72,7 @@ _BEFORE, _AFTER = "Thank you for your question.", "I hope this helps."
 
 @dataclass(frozen=True)
 class Perturbation:
-    """A case whose answer was changed in one way; `change` is None for the answer as it is."""
+    """A case whose answer was changed in one way; `change` is None for the unchanged answer."""
 
     base: Case
     change: str | None
@@ -80,11 +80,11 @@ class Perturbation:
 
 
 def perturbed(bases: Sequence[Case], changes: Sequence[str] = CHANGES) -> list[Perturbation]:
-    """Each case as it is, and once for each change that can be made to it, in this order.
+    """Each case unchanged, and then once for each change that can be made to it.
 
     Cases need a text as answer. Their ids become `ID~CHANGE`, their tags the change, and their group that of the case
-    (its id if it has none), since what is made of one case stands together. Other answers and names come from cases of
-    other groups, whose contexts do not support them; without other groups those changes are not made.
+    (its id if it has none), since variants of one case are related. Other answers and names come from cases of other
+    groups, so that the case's contexts do not support them; without other groups those changes are not made.
     """
     changed: list[Perturbation] = []
     for place, base in enumerate(bases):
@@ -106,7 +106,7 @@ def _renamed(case: Case, base: Case, change: str | None) -> Case:
 
 
 def _changed(case: Case, change: str, others: Sequence[str]) -> Case | None:
-    """The case with one change; None where it cannot be made, or leaves the answer as it was."""
+    """The case with one change; None if it cannot be made, or does not change the answer."""
     if change == "contexts":
         turned = tuple(reversed(case.contexts or ()))
         return replace(case, contexts=turned) if turned != (case.contexts or ()) else None
@@ -129,7 +129,7 @@ class _FaultSources:
         return choices[int.from_bytes(digest, "big") % len(choices)]
 
     def said(self) -> str:
-        """All texts of the case, in which a fault must not be true by chance."""
+        """All texts of the case. A fault must not be true by them by chance."""
         contexts = (context.text for context in self.case.contexts or ())
         return "\n".join([self.case.question or "", *self.case.references, self.case.answer or "", *contexts])
 

@@ -181,8 +181,8 @@ _MEASURES = {
 def propose_fields(columns: Sequence[str]) -> dict[str, str]:
     """Propose a `fields` mapping for unknown data: case field to column, without columns of a field's own name.
 
-    Usual names count first, then words: a column whose words are of one field alone, if no other column is of it. Of
-    several context columns the one with what was retrieved is taken. Turns beside a question are its history.
+    Usual names count first. Then a column is taken whose words belong to one field only, if no other column's do. Of
+    several context columns, the one with retrieved contexts is taken. Turns beside a question are its history.
     """
     names = {_snake_case(column): column for column in reversed(columns)}
     if "target_repeat" in names:  # a run's results, where the target is what was evaluated
@@ -209,7 +209,7 @@ def propose_fields(columns: Sequence[str]) -> dict[str, str]:
 
 
 def other_contexts(columns: Sequence[str], proposed: Mapping[str, str]) -> list[str]:
-    """The columns with contexts that the mapping leaves out, such as ideal ones beside those that were retrieved."""
+    """The columns with contexts that the mapping leaves out, such as ideal contexts beside retrieved ones."""
     taken = proposed.get("contexts", "contexts")
     names = {column: _snake_case(column) for column in columns if column != taken}
     return [
@@ -227,7 +227,7 @@ def _words(name: str) -> set[str]:
 
 
 def _field_of(name: str) -> str | None:
-    """The field that the words of a name speak of; None if they speak of none or of several."""
+    """The field that the words of a name belong to; None if they belong to no field or to several."""
     words = _words(name)
     fields = [field for field, own in _WORDS.items() if words & own]
     if "id" in fields:  # `product id` is not the case's

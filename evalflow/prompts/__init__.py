@@ -91,7 +91,7 @@ def as_json(value: object) -> str:
 
 
 def percent_encoded(value: object) -> str:
-    """A text, number or boolean as one part of an address, in which it can end nothing.
+    """A text, number or boolean as one part of an address, percent-encoded so that it cannot end that part.
 
     >>> percent_encoded("a/b c")
     'a%2Fb%20c'

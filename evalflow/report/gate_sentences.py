@@ -234,8 +234,8 @@ def _undecided(gate: Gate, row: GateRow, again: str) -> str:
         return f"it has no interval{known}, and so decides nothing: more {more}, {rate}or point: true"
     if row.judged is not None and row.compared is None:
         if row.cases_needed is None:
-            return "labels of all these answers would not decide, if it stayed as it is: more answers, and labels"
-        return f"about {row.cases_needed:,} labels of these answers would decide, if it stayed as it is"
+            return "labels of all these answers would not decide if the result stays the same: more answers, and labels"
+        return f"about {row.cases_needed:,} labels of these answers would decide if the result stays the same"
     if row.cases_needed is None:
         return "it lies on the limit, which no number of cases decides"
-    return f"about {row.cases_needed:,} cases would decide, if it stayed as it is"
+    return f"about {row.cases_needed:,} cases would decide if the result stays the same"

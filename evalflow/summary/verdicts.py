@@ -225,7 +225,8 @@ def agrees_more(found: AlphaComparison) -> Literal["more", "less"] | None:
 class Replacement:
     """Whether a judge may replace a person, by the alternative annotator test.
 
-    The test shows that it is behind `won` of the `people` by less than the allowance; `may` is None without a test.
+    Against `won` of the `people`, the test shows that it is worse by less than the allowance, if at all. `may` is None
+    without a test.
     """
 
     may: bool | None

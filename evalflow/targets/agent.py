@@ -174,7 +174,7 @@ def sent_call(call: ChatToolCall) -> SentCall:
 
 
 def _beyond(taken: str, limit: str) -> str:
-    return f"no answer within {taken} (target.limits.{limit}); what it did until then is in `actual`"
+    return f"no answer within {taken} (target.limits.{limit}); its steps until then are in `actual`"
 
 
 _WHERE = "target.module"

@@ -154,7 +154,7 @@ def test_a_run_out_of_budget_says_where_its_results_are(folder: Path) -> None:
         with pytest.raises(evalflow.BudgetError) as error:
             evalflow.run("dataset=rag", "metric=coherence", *judge, "budget.requests=2", folder="mine")
     [note] = error.value.__notes__
-    assert note == "what was finished is in mine; finish it: python -m evalflow resume mine"
+    assert note == "finished work is in mine; finish it: python -m evalflow resume mine"
     assert evalflow.load("mine").exit_code == 4
     assert not (folder / "outputs").exists()
 

@@ -28,7 +28,7 @@ def test_an_undecided_gate_exits_3_and_says_what_would_decide_it(program: Progra
     done = program(*WORDS, "gate={exact_match: {mean: '>= 0.7'}}")
     assert done.returncode == 3, done.stderr
     assert "gate undecided  exact_match mean >= 0.7: 0.75 [0.5981, 0.8581]" in done.stdout
-    assert "about 323 cases would decide, if it stayed as it is" in done.stdout
+    assert "about 323 cases would decide if the result stays the same" in done.stdout
     page = (program.latest / "summary.md").read_text(encoding="utf-8")
     assert "## exact\\_match on rag" in page
     assert "| **undecided** |" in page
@@ -145,7 +145,7 @@ def test_figures_are_held_against_a_baseline(program: Program) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     done = program(*sample, before, "gate={jailbreak_guardrails: {f1: {not_worse_by: 0.05}}}")
     assert done.returncode == 3
-    assert "cases would decide, if it stayed as it is" in done.stdout
+    assert "cases would decide if the result stays the same" in done.stdout
     done = program(*sample, before, "gate={jailbreak_guardrails: {n: {not_worse_by: 1}}}")
     assert done.returncode == 2
     assert "n cannot be compared with a baseline" in done.stderr

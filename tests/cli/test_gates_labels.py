@@ -75,7 +75,7 @@ def test_labels_in_the_data_decide_a_run_at_its_end_and_undecided_it_says_how_ma
     said = " ".join(done.stdout.split())
     assert "gate undecided likes mean <= 0.58: 0.66" in said
     assert "corrected by people's labels of 60 answers; by the metric alone it passes: 0.4" in said
-    assert "labels of these answers would decide, if it stayed as it is" in said
+    assert "labels of these answers would decide if the result stays the same" in said
 
 
 def test_labels_that_cannot_be_a_random_sample_correct_no_gate(lab: Lab) -> None:

@@ -50,7 +50,7 @@ def test_a_gate_of_any_kind(metric: str | None, statistic: str, tag: str | None,
     cases = "cases" if metric == "cases" else "scores"
     expected = f"{name}: 0.75 [0.7, 0.79] ({of}); rests on 100 of 100 {cases}"
     assert said(Gate(metric, statistic, AT_LEAST, tag), row) == expected
-    more = "about 300 cases would decide, if it stayed as it is"
+    more = "about 300 cases would decide if the result stays the same"
     assert said(Gate(metric, statistic, AT_LEAST, tag), replace(row, passed=None, cases_needed=300)).endswith(more)
 
 
@@ -85,7 +85,7 @@ def test_labels(changes: dict[str, Any], expected: str) -> None:
     ("row", "note"),
     [
         (ROW, ""),
-        (OPEN, "about 300 cases would decide, if it stayed as it is"),
+        (OPEN, "about 300 cases would decide if the result stays the same"),
         (replace(OPEN, cases_needed=None), "it lies on the limit, which no number of cases decides"),
         (replace(OPEN, low=None, high=None), "it has no interval, and so decides nothing: more cases, or point: true"),
         (
@@ -99,7 +99,7 @@ def test_labels(changes: dict[str, Any], expected: str) -> None:
         (replace(OPEN, value=None, n_scored=0, n_undefined=100), "nothing is scored, and so it decides nothing"),
         (replace(OPEN, value=None, n_scored=0), f"nothing is scored, and so it decides nothing; {AGAIN}"),
         (replace(OPEN, low=None, method="none: stopped by looks"), "it decides nothing: run all cases, without a stop"),
-        (replace(OPEN, judged=JUDGED), "about 300 labels of these answers would decide, if it stayed as it is"),
+        (replace(OPEN, judged=JUDGED), "about 300 labels of these answers would decide if the result stays the same"),
     ],
 )
 def test_an_undecided_gate_says_what_would_decide_it(row: GateRow, note: str) -> None:
@@ -110,7 +110,7 @@ def test_an_undecided_gate_says_what_would_decide_it(row: GateRow, note: str) ->
 
 def test_a_baseline_that_ended_early_is_named() -> None:
     gate = Gate("tone", "mean", Condition(">=", -0.02), baseline=True)
-    early = "the baseline ended early (interrupted); what it finished is compared"
+    early = "the baseline ended early (interrupted); only its finished part is compared"
     row = replace(ROW, compared=90)
     expected = "tone mean not worse than the baseline by 0.02: 0.75 [0.7, 0.79] (desk · bot · j); rests on 90 cases of"
     assert said(gate, row, replace(ABOUT, of_baseline=[early])).startswith(expected)

@@ -40,8 +40,8 @@ _IMPORT = Manual(
     ),
 )
 _EXPORT = Manual(
-    "Send a finished run to another tool; what it has already is not sent again.",
-    "Sends scores, and notes in the run's folder what the other side took, so that nothing is sent twice. Keys "
+    "Send a finished run to another tool; scores that it has already are not sent again.",
+    "Sends scores, and notes in the run's folder which ones were accepted, so that nothing is sent twice. Keys "
     "come from environment variables.\n\n"
     "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
     (

@@ -269,7 +269,7 @@ def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
 
 def _of_ended_early(run: SavedRun, name: str) -> list[str]:
     status = run.manifest.status
-    return [] if status == "done" else [f"{name} ended early ({status}); what it finished is compared"]
+    return [] if status == "done" else [f"{name} ended early ({status}); only its finished part is compared"]
 
 
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:

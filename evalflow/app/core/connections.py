@@ -160,7 +160,7 @@ def part_problems(
 
 
 def _called(config: RemoteModelConfig) -> str:
-    """The address that a model's requests begin with; that of a deployment of Azure's has its name."""
+    """The beginning of the addresses of a model's requests; an Azure deployment's includes its name."""
     address = config.base_url or OPENAI_URL
     is_in_path = config.azure is not None and config.azure.api_version is not None
     return f"{address.rstrip('/')}/openai/deployments/{config.model}" if is_in_path else address

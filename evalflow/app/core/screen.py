@@ -138,7 +138,7 @@ class TerminalScreen:
         for problem in error.problems if isinstance(error, UserError) else [error]:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
-            self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
+            self._err.print(literal(f"finished work is in {shown(folder)}"), soft_wrap=True)
             if command("resume") not in str(error):
                 self._err.print(literal(f"go on  {command('resume', shown(folder))}"), soft_wrap=True)
 

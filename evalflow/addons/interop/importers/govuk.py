@@ -267,7 +267,7 @@ def _metrics(config: _Config, path: Path, imported: ImportedConfig) -> dict[str,
                 raise Untranslatable(f"{name} already replaces it")
             metrics[name] = metric
             if name != metric.name:
-                note = f"metric {metric.name} became {name}, which is what it measured; undefined is not 0 here"
+                note = f"metric {metric.name} became {name}, since it measured that; undefined is not 0 here"
                 imported.notes.append(note)
     return metrics
 

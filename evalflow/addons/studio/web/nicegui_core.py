@@ -1,4 +1,4 @@
-"""What the application uses of NiceGUI that NiceGUI does not document. No other module does."""
+"""The parts of NiceGUI that the application uses and NiceGUI does not document. Only this module uses them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def socket_server() -> Any:
 
 
 def remember_signatures() -> None:
-    """Have NiceGUI look once at the signature of each method.
+    """Have NiceGUI inspect the signature of each method only once.
 
-    It asks for those of the same three methods for each element, about a fifth of a page's CPU.
+    It inspects the same three methods for every element, which takes about a fifth of a page's CPU.
     """
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
 
 
 def free_at_once() -> None:
-    """Have what a page was made of freed when it is deleted.
+    """Free the elements of a page as soon as it is deleted.
 
-    Three objects of each element refer to themselves. Python frees those by a search among all objects, during which
-    nothing else happens: up to two seconds, if many pages were left.
+    Three objects of each element are in reference cycles. Python frees those only by a full garbage collection, which
+    blocks everything, up to two seconds if many pages were left.
     """
     app.on_delete(_cut_cycles)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
 
@@ -64,7 +64,7 @@ def _cut_cycles(deleted: Client) -> None:
 
 
 def remembered(ask: Callable[[Callable[..., Any]], bool]) -> Callable[[Callable[..., Any]], bool]:
-    """A function's answers about methods, remembered by their functions."""
+    """Cache a function's answers about methods, by the function of the method."""
     known: dict[Callable[..., Any], bool] = {}
 
     def answer(function: Callable[..., Any]) -> bool:

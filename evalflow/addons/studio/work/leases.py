@@ -260,7 +260,7 @@ def after_lease(connection: Connection, run: StoredRun, wanted: Amount) -> dict[
 
 def message(problem: Problem) -> str:
     """The message of a run whose need exceeds its project's budget."""
-    return f"{problem}; then resume the run: what is done is kept"
+    return f"{problem}; then resume the run: finished work is kept"
 
 
 TRIAL = Amount(requests=100, tokens=1_000_000, usd=1.0)

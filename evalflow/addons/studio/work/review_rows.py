@@ -115,7 +115,7 @@ def found_review(space: Workspace, name: str) -> StoredReview:
 
 @requires("label")
 def named_review(space: Workspace, name: str, connection: Connection) -> StoredReview:
-    """A review that names the person who asks; they are told of no other, unless they may edit."""
+    """A review that includes the person who asks. Only people who may edit learn that other reviews exist."""
     row = definitions.named(connection, "review", name, space.project_id)
     review = None if row is None else REVIEWS.read(row)
     if review is None or space.identify().name not in review.people:

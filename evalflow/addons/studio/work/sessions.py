@@ -189,11 +189,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A key for programs: for one project, with a role that never exceeds its owner's present one.
+    """A key for programs, for one project. Its role never exceeds the current role of its owner.
 
     Attributes:
-        user: Whose it is.
-        expires_at: When it ends, ISO 8601.
+        user: The owner's name.
+        expires_at: When it expires, ISO 8601.
         used_at: When it was last used, to the minute; None: never.
     """
 

@@ -1,4 +1,4 @@
-"""Tasks: what is to be mended in a bot, a test or a judge, who does it, and how far they are."""
+"""Tasks: faults to mend in a bot, a test or a judge, each with the person who does it and the progress."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _inspected(space: Workspace, order: RunOrder, session: CallSession | None = 
 
 
 def _key(space: Workspace, plan: Teaching) -> str:
-    """What tells measurements apart: the answers, what the judge is shown of them, and the labels to measure with."""
+    """A key of a measurement, from its answers, the parts of them that the judge is shown, and the labels."""
     held = plan.halves.held_out.select("dataset", "case_id", "target_repeat", "human").rows()
     about = [space.project_id, plan.run.manifest.run_id, plan.lesson.metric, plan.version().config, held]
     return f"teach {hashlib.sha256(json_text(about).encode()).hexdigest()}"

@@ -105,7 +105,7 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     assert other["model"] == "eu.amazon.nova-pro-v1:0"
     assert (other["api_key_env"], other["mode"]) == ("AWS_BEARER_TOKEN_BEDROCK", "md_json")
     assert imported.judges["govuk_rag_answers_judge"]["model"] == "gpt-4o"
-    assert "metric factual_correctness became factual_precision, which is what it measured" in imported.notes[0]
+    assert "metric factual_correctness became factual_precision, since it measured that" in imported.notes[0]
     left = {entry.what: f"{entry.reason} {entry.hint}" for entry in imported.ledger.left_out}
     assert list(left) == [
         "metric factual_precision",

@@ -79,7 +79,7 @@ def add() -> None:
         found = await to_thread.run_sync(connections.get_connection, workspace, connection)
         with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
             with actions:
-                about = "It must not be in use: what uses it is named, and stays as it is."
+                about = "It must not be in use. If it is, the uses are listed and nothing is deleted."
                 delete = partial(connections.delete_connection, workspace, connection)
                 seen = edited(connections.get_connection, workspace, _content, found)
                 delete_button(seen, connection, about, delete, "/connections")

@@ -80,9 +80,9 @@ def _stored(shown: str) -> str:
 
 
 def mentioned(prompt: str) -> tuple[list[str], dict[str, bool]]:
-    """The case fields that a prompt shows, and the columns of its own, with whether a case must have them.
+    """The case fields that a prompt shows, and its own columns, with whether a case must have them.
 
-    Also while it has a fault: then all columns are needed.
+    If the prompt has a fault, all its columns count as needed.
 
     >>> mentioned('{{ answer }} {{ field("audience", vars.audience) }}, not {{ "question" }}')
     (['answer'], {'audience': True})

@@ -80,7 +80,7 @@ class BehindProxy:
         return named[0].decode("latin-1").strip().lower() or None if is_known else None
 
     async def _expect_address(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what the proxy passes on as an address and is none: it would stand in sessions and the audit."""
+        """Refuse a client address from the proxy that is not an address; sessions and the audit would show it."""
         if _peer(scope) is None:
             await refuse(scope, receive, send, 400, "X-Forwarded-For names no IP address")
             return

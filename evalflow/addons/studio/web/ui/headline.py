@@ -74,9 +74,9 @@ def judge_line(metric: MetricInRun) -> str:
 
 
 def metric_title(run: Run, metric: str) -> str:
-    """The title of a run's metric: the present one, or without it the one that the run has.
+    """The current title of a run's metric, or if there is none, the title stored in the run.
 
-    The run of a taught judge belongs to no bot, so that only the run itself has the title.
+    The run of a taught judge belongs to no bot, so only the run itself has the title.
     """
     title, own = title_of("metric", metric, run.bot), run.metrics.get(metric)
     return own.title if own is not None and title == metric else title
