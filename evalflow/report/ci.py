@@ -84,12 +84,12 @@ def write_junit(path: Path, run: Reported, wanted: Collection[CaseKey] | None = 
         for cell in iterate_rows(listed.select(_SHOWN)):
             name = _name(cell, several)
             scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
-        told = _told(run)
+        facts = _facts(run)
         left_out = cells.select(pl.len()).collect().item() - scores.kinds.total()
         if left_out:
             about = f"{left_out:,} scores that are the least likely to need attention; results.csv has all"
-            told.append(("left out", about))
-        properties = _properties(told)
+            facts.append(("left out", about))
+        properties = _properties(facts)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
         whole = {name: one + other for (name, one), other in totals if name != "skipped"}
@@ -127,17 +127,17 @@ class _TestSuite:
         return {"tests": self.kinds.total(), **counts, "time": self.seconds}
 
 
-def _told(run: Reported) -> list[tuple[str, str]]:
+def _facts(run: Reported) -> list[tuple[str, str]]:
     """Each judge, such as `embedded (...), uncalibrated`, the run's headline (`result`), and corrections by labels."""
     rows = headline_rows(run.summary)
-    told = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
+    facts = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
     heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
-    told += [("result", str(said)) for said in heads]
-    return [*told, *(("labels", line) for line in label_lines(rows, heads))]
+    facts += [("result", str(said)) for said in heads]
+    return [*facts, *(("labels", line) for line in label_lines(rows, heads))]
 
 
-def _properties(told: Iterable[tuple[str, str]]) -> str:
-    found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in told)
+def _properties(facts: Iterable[tuple[str, str]]) -> str:
+    found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in facts)
     return f"<properties>{''.join(found)}</properties>\n"
 
 

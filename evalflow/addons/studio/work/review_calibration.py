@@ -201,8 +201,8 @@ def _judged(
     agreed = (labelled["score"] == labelled["human"]).cast(float).to_list()
     if classes is not None and not classes.by_threshold:
         agreed = classes.agreed.tolist()
-    told = labelled.select("case_id", "target_repeat", "score", "human", "said", "reason")
-    for (case_id, repeat, score, human, said, reason), same in zip(told.iter_rows(), agreed, strict=True):
+    answers = labelled.select("case_id", "target_repeat", "score", "human", "said", "reason")
+    for (case_id, repeat, score, human, said, reason), same in zip(answers.iter_rows(), agreed, strict=True):
         item = items.get((series.dataset, case_id, series.target, repeat))
         yield JudgedCase(
             metric=series.metric,
