@@ -41,7 +41,7 @@ def has_own_points() -> bool:
 
 
 class Door(Generic[T]):
-    """What can be chosen by name: evalflow's own, and what packages add as entry points of `evalflow.<role>s`.
+    """Objects that can be chosen by name: evalflow's own, and entry points of `evalflow.<role>s` in packages.
 
     Example:
         >>> Door("verb", {"run": "builtins:print"}).get("run") is print

@@ -41,7 +41,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a part of the command line was meant to be; `cli/corrected.py` applies it to the words that were typed.
+    """A correction of a part of the command line; `cli/corrected.py` applies it to the words that were typed.
 
     Attributes:
         wrong: Consecutive words; or one key (`metric.short.wrods`), or one name in a value (`dataset=rga`), which is

@@ -155,7 +155,7 @@ class SharedModel(Protocol):
 
 
 class Prepared(Protocol):
-    """What a run makes once and then reuses: prepared.json."""
+    """Objects that a run makes once and then reuses: prepared.json."""
 
     def get(self, key: str) -> Mapping[str, Any] | None: ...
 
@@ -234,7 +234,7 @@ class Metric(Measured, Protocol):
 
     @property
     def tasks(self) -> Mapping[str, str | None]:
-        """What it asks a judge: step id to task, or to None if only a language model can answer."""
+        """The tasks for a judge, by step id; a task is None if only a language model can answer."""
         ...
 
     @property

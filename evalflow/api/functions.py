@@ -119,7 +119,7 @@ def planned(
     metrics: Metrics | None = None,
     config_dir: str | Path | None = None,
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """What a run would test; it is checked, and not started. UserError as for `run`.
+    """Check a run without starting it. UserError as for `run`.
 
     Returns the names of its gates, by names that stay when a limit changes, and its cases: dataset and id.
     """
@@ -150,7 +150,7 @@ def compare(
     tags: bool = False,
     allow: Collection[Kind] = (),
 ) -> RunComparison:
-    """Hold run B against run A, case by case: better, worse, or cannot tell.
+    """Compare run B with run A, case by case: better, worse, or cannot tell.
 
     Writes compare.html and compare.md beside B's report.
 
@@ -223,7 +223,7 @@ class _LibraryScreen(TerminalScreen):
 
 @dataclass(frozen=True)
 class _Given:
-    """What a run was given; see `run`."""
+    """The arguments of a run; see `run`."""
 
     overrides: Sequence[str]
     cases: object

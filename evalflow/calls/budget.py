@@ -79,7 +79,7 @@ class Lease(BudgetConfig):
 
 @dataclass(frozen=True, slots=True)
 class LeaseNote:
-    """What a process has spent of its lease, noted before and after each call.
+    """The amount that a process has spent of its lease, noted before and after each call.
 
     Attributes:
         used: Calls under way count as their maximum.
@@ -97,7 +97,7 @@ _LENGTH = 400  # notes are padded to this size, so that a shorter one fully over
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What a run has spent of its budget, noted before each call.
+    """The amount that a run has spent of its budget, noted before each call.
 
     Attributes:
         used: Calls in flight count as their maximum. Does not include what earlier runs of a sweep have spent.

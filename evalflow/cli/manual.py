@@ -10,7 +10,7 @@ from evalflow.errors import program
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What a verb's help says.
+    """The help of a verb.
 
     Attributes:
         about: What it does.

@@ -1,4 +1,4 @@
-"""What the verbs share: parsers of arguments, whose mistakes are errors of the user, and the console."""
+"""Code that the verbs share: argument parsers that report mistakes as UserError, and the console."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class VerbParser(argparse.ArgumentParser):
 
     @property
     def choices(self) -> list[str]:
-        """What its first argument may be, if that is one of a few words."""
+        """The choices of its first argument, if that is one of a few words."""
         return next(([*map(str, one.choices or ())] for one in self._actions if not one.option_strings), list[str]())
 
     # The arguments that several verbs have.

@@ -194,7 +194,7 @@ def _group(case: Case) -> tuple[str, str | None]:
 
 
 class Data:
-    """What looks need to know of the data before the first one, by dataset: cases, tags, and the largest group."""
+    """Facts about the data that looks need before the first one, by dataset: cases, tags, and the largest group."""
 
     def __init__(self) -> None:
         self.cases = Counter[str]()

@@ -20,7 +20,7 @@ from evalflow.targets.recorded import blank
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does with every case, `width` of them at once; the limiters bound the calls in flight."""
+    """The work of a run on every case, `width` cases at once; the limiters bound the calls in flight."""
 
     run_id: str
     target: Target
@@ -36,7 +36,7 @@ class RunPlan:
     answered: KnownAnswers | None = None
 
     def strands(self, case: Case) -> list[list[tuple[Pair, int]]]:
-        """What scores the case: metric and repeat. Those in one list are scored in sequence, the lists concurrently."""
+        """The metrics and repeats to score. Those of one list are scored in sequence, the lists concurrently."""
         strands: list[list[tuple[Pair, int]]] = []
         for pair in self.pairs:
             strand: list[tuple[Pair, int]] = []

@@ -1,4 +1,4 @@
-"""What is fixed before a run's first request: the sample of cases, and prepared.json."""
+"""The plan that is fixed before a run's first request: the sample of cases, and prepared.json."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What labels may name although this run does not have it: metrics, cases by id, and any case if `partial`."""
+    """Names that labels may use although the run lacks them: metrics, cases by id, and any case if `partial`."""
 
     metrics: Collection[str] = ()
     cases: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])

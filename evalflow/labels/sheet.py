@@ -163,7 +163,7 @@ _CONTEXTS, _REFERENCE = 6000, 2000
 
 
 def shown_case(case: Case) -> dict[str, str]:
-    """What a person needs to read of an answered case: question, answer, contexts, reference."""
+    """The texts of an answered case that a person needs to read: question, answer, contexts, reference."""
     passages = [f"{c.title}\n{c.text}" if c.title else c.text for c in case.contexts or ()]
     answer = case.answer
     if answer is None and case.actual is not None:

@@ -310,7 +310,7 @@ def _clock(pid: int) -> _Clock:  # noqa: ARG001 - a forked process has its own
 
 
 class _Task:
-    """What a thread of `in_thread` waits for."""
+    """The child process that a thread of `in_thread` waits for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

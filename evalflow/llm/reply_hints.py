@@ -28,7 +28,7 @@ _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
 
 
 class Hint(NamedTuple):
-    """What would help: an override of the command line, and what it does."""
+    """A remedy: an override of the command line, and what it does."""
 
     remedy: str
     effect: str

@@ -123,7 +123,7 @@ class CaseOrder(_Facts):
 
 
 class Header(_Facts):
-    """What runs and sweeps have in common. Times are in UTC; totals are None until the end, or if unknown."""
+    """The common fields of runs and sweeps. Times are in UTC; totals are None until the end, or if unknown."""
 
     schema_version: int = Field(alias="schema")
     run_id: str

@@ -123,10 +123,10 @@ NOTHING = Spend()
 
 @dataclass(slots=True, kw_only=True)
 class CallCosts:
-    """What the calls behind a reply or an answer took.
+    """The cost and time of the calls behind a reply or an answer.
 
-    Not to be changed. Not enforced here, in its subclasses and in other values that each call or case makes anew:
-    frozen ones take three times as long to build.
+    It must not be changed. This class, its subclasses and other values that are built for each call or case do not
+    enforce that, since frozen dataclasses take three times as long to build.
     """
 
     # Answered calls in all, none for a cached reply; and invalid replies sent back before.
@@ -143,7 +143,7 @@ class CallCosts:
 
     @property
     def full_cost_usd(self) -> float | None:
-        """As of `Spend`."""
+        """As in `Spend`."""
         return _plus(self.cost_usd, self.saved_usd)
 
     @property

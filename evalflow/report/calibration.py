@@ -77,7 +77,7 @@ class Calibration:
 
     @property
     def who(self) -> str:
-        """What gave the scores, for texts: "judge" if there is any, else "metric"."""
+        """The source of the scores, for texts: "judge" if there is any, else "metric"."""
         return next((row.who for row in self.rows if row.judge), "metric")
 
     @property

@@ -143,7 +143,7 @@ class Comparison:
 
     @property
     def changes(self) -> list[str]:
-        """What changed between the two runs: a line for each part, with the settings that differ."""
+        """The changes between the two runs: a line for each part, with the settings that differ."""
         return [line for one in self.changed[:1] for line in change_lines(one)]
 
     @cached_property

@@ -256,7 +256,7 @@ def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
 
 
 def change_lines(changed: WhatChanged) -> list[str]:
-    """What differs between two runs: a line for each part, with its settings; long texts are only named."""
+    """The differences between two runs: a line for each part, with its settings; long texts are only named."""
     lines: list[str] = []
     for part in changed.parts:
         values = [f"{one.name} {_change_of(one)}" for one in part.values]

@@ -93,7 +93,7 @@ def excluded_by(excluded: Detail) -> str:
 
 
 def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
-    """What was excluded, and the figure without it (with `passing` the pass rate), with interval and count."""
+    """The exclusion, and the figure without it (with `passing` the pass rate), with interval and count."""
     names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passing else ("value", "ci_low", "ci_high")
     value, low, high = (excluded[name] for name in names)
     if value is None:
@@ -117,7 +117,7 @@ def _differing(detail: Detail) -> list[Detail]:
 
 
 def _names_in(detail: Detail, questions: Questions) -> Callable[[str], str]:
-    """What the cases of a detail are called by their ids."""
+    """The names of the cases of a detail, by their ids."""
     return lambda case_id: case_name(case_id, questions.get((detail["dataset"], case_id)))
 
 

@@ -118,7 +118,7 @@ def _position(found: PositionEffect) -> str:
 
 
 def of_items(table: ItemTable) -> Iterator[str]:
-    """What the cases show about the runs, and how much could be chance."""
+    """Findings of the cases about the runs, and how much could be chance."""
     counts, cases = table.counts, table.rows.height
     same = [f"{counts[kind]:,} {words}" for kind, words in _SAME.items() if kind in counts]
     apart = cases - sum(counts.get(kind, 0) for kind in _SAME)

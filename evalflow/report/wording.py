@@ -218,7 +218,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def unseen_in_words(share: float | None, cases: int) -> str:
-    """What a passed margin may miss (`summary.verdicts.unseen_share`); "" if nothing."""
+    """The change that a passed margin may miss (`summary.verdicts.unseen_share`); "" if nothing."""
     if share is None:
         return ""
     many = f"{percent(share)} of all cases"
@@ -243,7 +243,7 @@ def rank_range(low: int, high: int) -> str:
 
 
 def who_scored(judge: str | None) -> str:
-    """What gave a score, for texts: "judge" or "metric"."""
+    """The source of a score, for texts: "judge" or "metric"."""
     return "judge" if judge else "metric"
 
 

@@ -180,7 +180,7 @@ class CalibrationRow:
 
     @property
     def named(self) -> str:
-        """What texts call the answers in the means; it depends on whether some answers have no score."""
+        """The name in texts of the answers in the means; it depends on whether some answers have no score."""
         if not self.left_out:
             return "answers"
         return "answers that can be judged" if self.failed[1] else "answers with a score"

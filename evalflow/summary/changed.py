@@ -1,4 +1,4 @@
-"""What changed between two runs, and thus what can explain a difference of their scores."""
+"""Changes between two runs, which can explain a difference of their scores."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class WhatChanged:
         return self.same_answers and "cases" not in kinds and bool(kinds & {*MEASURES, "threshold"})
 
     def attribution(self, metric: str, statistic: str = "mean") -> Attribution:
-        """What can explain a difference of a metric's statistic."""
+        """The changes that can explain a difference of a metric's statistic."""
         data = any(part.kind == "cases" for part in self.parts)
         judged = bool(self.judged(metric, statistic))
         if self.same_answers and (data or judged or self.only_judged):

@@ -27,7 +27,7 @@ PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
 
 def gate_keys() -> list[str]:
-    """What a gate may name without a class or a rank: columns, figures of all kinds, and its settings."""
+    """The names that a gate may use without a class or a rank: columns, figures of all kinds, and its settings."""
     specs = [
         FigureSpec("pairwise"),
         *(FigureSpec("classification", positive, confidence=True) for positive in (None, 1)),

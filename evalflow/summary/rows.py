@@ -153,7 +153,7 @@ def frame_of(rows: Sequence[SummaryRow]) -> pl.DataFrame:
 
 
 class OfSeries(Protocol):
-    """What belongs to a dataset, target and judge: rows of the summary and of a calibration."""
+    """Rows of one dataset, target and judge, in the summary and in a calibration."""
 
     @property
     def dataset(self) -> str | None: ...

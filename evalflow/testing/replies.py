@@ -1,4 +1,4 @@
-"""What an endpoint receives and replies. For faults see `faults`."""
+"""Requests to an endpoint and its replies. For faults see `faults`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class TraceReading:
 
     @property
     def about(self) -> dict[str, str]:
-        """What identifies the answer: trace_id, span_id, and the response_id and model if they are known."""
+        """The identity of the answer: trace_id, span_id, and the response_id and model if they are known."""
         span = self.replied or self.asked
         if span is None:
             return {"trace_id": self.tree.spans[0].trace} if self.tree.spans else {}
@@ -103,7 +103,7 @@ class TraceReading:
         return [*by_text.values()] if by_text or is_empty else None
 
     def steps(self) -> list[dict[str, object]] | None:
-        """What was done, as messages with calls of tools and their results; None if that is not known."""
+        """The steps, as messages with calls of tools and their results; None if they are unknown."""
         steps = steps_of(self.tree)
         calls = [call for step in steps or [] for call in as_list(step.get("tool_calls"))]
         self.notes += [TraceNote("tool calls")] * len(calls)

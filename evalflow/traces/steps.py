@@ -1,4 +1,4 @@
-"""What an agent did, by its trace: the messages of models with the calls of tools, and the results of tools."""
+"""The steps of an agent, from its trace: the messages of models with the calls of tools, and the results of tools."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _call_of(span: Span) -> TracedCall:
 
 
 def _result(span: Span) -> dict[str, object] | None:
-    """What a tool returned, or why it failed; None if that was not recorded."""
+    """The result of a tool, or why it failed; None if that was not recorded."""
     result = _first(span, _RESULT)
     if result is None and span.failure is not None:
         result = f"error: {span.failure or 'the span failed without a message'}"

@@ -38,7 +38,7 @@ class Trajectory:
         return tuple([call for step in self.steps for call in step.calls])
 
     def flaws(self) -> Iterator[str]:
-        """What is wrong with its ids, in words: two calls with one id, and results of no call."""
+        """Faults of its ids, in words: two calls with one id, and results of no call."""
         ids = Counter(call.id for call in self.calls if call.id is not None)
         twice = [name for name, count in ids.items() if count > 1]
         lost = [step.result_of for step in self.steps if step.result_of is not None and step.result_of not in ids]

@@ -75,7 +75,7 @@ _NOTHING_SENT = "sends nothing; leave out `check` to run it"
 
 
 def reader_of(kind: str) -> Reader:
-    """What reads the files of a tool: evalflow's own function, or one for the rows of a package's importer."""
+    """The reader of a tool's files: evalflow's own function, or one for the rows of a package's importer."""
     package = IMPORTERS.package(kind)
     if package is None:
         return cast("Reader", IMPORTERS.get(kind))
@@ -183,7 +183,7 @@ def _print_counts(console: Console, ledger: Ledger) -> None:
 
 
 def _by_reason(left: Iterable[Untranslated]) -> Iterator[tuple[tuple[str, str, str], Sequence[Untranslated]]]:
-    """What was left out; columns that were left out of the same rows for the same reason together."""
+    """The omissions; columns that were left out of the same rows for the same reason are together."""
     together: dict[tuple[str, ...], list[Untranslated]] = {}
     for entry in left:
         own = () if entry.part == COLUMNS else (entry.part, entry.what)

@@ -128,7 +128,7 @@ async def list_options(
     offset: Offset = 0,
     limit: Most = 50,
 ) -> PartOfList:
-    """What can be chosen in a group of the configuration."""
+    """The names that can be chosen in a group of the configuration."""
     found = [dict(as_map(one)) for one in as_list(await _answer("list", group, "--json"))]
     return _page(found, offset, limit)
 

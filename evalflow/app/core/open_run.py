@@ -146,7 +146,7 @@ class OpenRun:
         return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
 
     async def plan(self, resources: ExitStack, looks: GateLooks | None = None) -> RunPlan:
-        """What the run does with every case, its metrics prepared; what earlier parts have finished is left out."""
+        """Prepare the metrics, and return the plan of the run without the work that earlier parts have finished."""
         order, parts, tally = self.order, self.inspection.parts, self.tally
         run = parts.settings.run
         finished = finished_before(order, parts, self.inspection.rules().bounded, tally, looks)

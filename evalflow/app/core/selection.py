@@ -80,6 +80,6 @@ def taken_cases(manifest: Manifest) -> TakenCases:
 
 
 def chosen_cases(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the keys `tags` and `ids` of datasets choose, by dataset, as arguments of `TakenCases`."""
+    """The cases that the keys `tags` and `ids` of datasets choose, by dataset, as arguments of `TakenCases`."""
     tags = dict.fromkeys(tag for one in values.values() for tag in one.get("tags") or ())
     return {"picked": sum(len(one.get("ids") or ()) for one in values.values()), "tags": tuple(tags)}

@@ -238,7 +238,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Teaching:
-    """What a judge is taught, and the labels used.
+    """The material that a judge is taught with, and the labels used.
 
     Attributes:
         examples: The answers that it will be shown, from the learning half of the labels.

@@ -132,7 +132,7 @@ def _streamed(connection: Connection, column: Any, dataset: int, *, draft: bool)
 
 
 def state(connection: Connection, dataset: int) -> tuple[object, ...]:
-    """What tells the cases of a dataset now from those that it had at another time, without reading their bodies."""
+    """A fingerprint of a dataset's cases that changes when they change; it reads no bodies."""
     of = cases.c
     versions = func.count(), func.max(of.id), func.sum(of.version), func.max(of.updated_at)
     return dataset, *connection.execute(select(*versions).where(of.dataset_id == dataset)).one()

@@ -128,7 +128,7 @@ class Score(CaseAnswer):
 
 @dataclass(frozen=True, slots=True)
 class PeopleScore:
-    """What people's labels say of an answer on a metric. It counts in place of the answer's scores on it.
+    """The result of people's labels of an answer on a metric. It replaces the answer's scores on that metric.
 
     Attributes:
         score: The mean of the labels; None if people found nothing to score.

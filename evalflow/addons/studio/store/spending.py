@@ -1,4 +1,4 @@
-"""What projects spend by month. A row is a lease until it is settled, and then the amount spent."""
+"""The spending of projects by month. A row is a lease until it is settled, and then the amount spent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LOST = timedelta(hours=1)
 
 
 def totals(connection: Connection, project: int, month: str) -> tuple[Amount, Amount]:
-    """What a project has spent in a month, and what its open leases may still spend."""
+    """The amount that a project has spent in a month, and the amount that its open leases may still spend."""
     its = (spending.c.project_id == project) & (spending.c.month == month)
     return _sum(connection, its & ~_is_open()), _sum(connection, its & _is_open())
 
 
 def of_run(connection: Connection, run: int) -> Amount:
-    """What a run has spent in all months, without its open lease."""
+    """The amount that a run has spent in all months, without its open lease."""
     return _sum(connection, (spending.c.run == run) & spending.c.is_settled)
 
 

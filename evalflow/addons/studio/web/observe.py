@@ -1,4 +1,4 @@
-"""What a server tells about itself: a log line for each request, and figures for Prometheus at /metrics."""
+"""Observability of a server: a log line for each request, and metrics for Prometheus at /metrics."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Actor:
         return f"programs of {self.name}" if self.is_program else self.name
 
     def rights(self, project: int) -> frozenset[Right]:
-        """What the person may do in a project."""
+        """The person's rights in a project."""
         if self.is_owner:
             return _OWNER
         role = self.roles.get(project)

@@ -168,7 +168,7 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, object], que
 
 @requires("edit")
 async def answer_case(space: Workspace, name: str, config: Mapping[str, object], case: Case) -> Answer:
-    """What a bot answers to a case now; as in `try_bot`."""
+    """The bot's current answer to a case; as in `try_bot`."""
 
     def answered() -> Answer:
         called, model, _ = _checked(space, name, config)

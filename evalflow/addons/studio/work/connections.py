@@ -141,7 +141,7 @@ def _named(user: Subject) -> str:
 
 
 def _content(space: Workspace, one: Configuration) -> object:
-    """What is configured; for a run, its judge and embedder if conf/ declares them."""
+    """The configuration; for a run, that of its judge and embedder if conf/ declares them."""
     request = one.content
     if one.kind != "run":
         return request

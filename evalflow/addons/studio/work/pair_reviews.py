@@ -1,4 +1,4 @@
-"""What people prefer in reviews of two runs: which answer to the same case is better, blind to whose it is."""
+"""People's preferences in reviews of two runs: which answer to the same case is better, without knowing its run."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def pair_reviews(space: Workspace, a: str, b: str) -> list[StoredReview]:
 
 @requires("read")
 def preference_between(space: Workspace, a: str, b: str) -> PeoplePreference | None:
-    """What people prefer, run A's answers or run B's, over all reviews of both; None if nobody was asked."""
+    """Whether people prefer run A's answers or run B's, over all reviews of both; None if nobody was asked."""
     found = pair_reviews(space, a, b)
     return _preference(space, (a, b), found) if found else None
 
 
 @requires("edit")
 def preference_in(space: Workspace, name: str) -> PeoplePreference:
-    """What people prefer in one review."""
+    """People's preferences in one review."""
     review = found_review(space, name)
     return _preference(space, (review.draw.against, review.run_id), [review])
 

@@ -1,4 +1,4 @@
-"""What a review has found: progress, disagreements and their resolutions, and the labels."""
+"""The results of a review: progress, disagreements and their resolutions, and the labels."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ReviewDraw:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What people see besides conversation and answer."""
+    """The content that people see besides conversation and answer."""
 
     contexts: bool = True
     reference: bool = True

@@ -403,7 +403,7 @@ def _metrics(run: SavedRun, names: Sequence[str]) -> list[LabelledMetric]:
 
 
 def _guidelines(metric: LabelledMetric) -> str:
-    """What a metric's guidelines begin with: its description, and the anchors of its scale."""
+    """The initial guidelines of a metric: its description, and the anchors of its scale."""
     scale = metric.scale
     anchors = sorted((scale.anchors or {}).items()) if isinstance(scale, LikertScale) else []
     return "\n".join([metric.description, *(f"{grade}: {text}" for grade, text in anchors)]).strip()

@@ -1,4 +1,4 @@
-"""What a person asks for when they start a run."""
+"""The request of a person who starts a run."""
 
 from __future__ import annotations
 

@@ -426,7 +426,7 @@ def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
 
 @requires("read")
 def notices_of(space: Workspace, run_id: str) -> list[str]:
-    """What was to be known when a run was planned, such as checks that its judge cannot decide."""
+    """The notices when a run was planned, such as checks that its judge cannot decide."""
     return read_notices(run_row(space, run_id).path / "snapshot")
 
 

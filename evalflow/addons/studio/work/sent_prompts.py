@@ -20,7 +20,7 @@ from evalflow.targets.recorded import recorded_answer
 
 @dataclass(frozen=True, slots=True)
 class SentPrompt:
-    """What a judge would be sent for one step.
+    """The request that a judge would be sent for one step.
 
     Attributes:
         messages: (role, text) as sent, including the added instructions on the reply format.

@@ -209,7 +209,7 @@ class Workspace:
         return outputs / "runs" if self.project == DEFAULT_PROJECT else outputs / "projects" / self.project / "runs"
 
     def read(self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What one query of the store finds."""
+        """The result of one query of the store."""
         with self.database.reading() as connection:
             return query(connection, *args, **kwargs)
 

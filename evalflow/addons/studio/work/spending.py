@@ -60,7 +60,7 @@ class RunSpending:
 
 @requires("read")
 def run_spending(space: Workspace, run: str) -> RunSpending:
-    """What a run has spent, and what it may spend of the project's budget."""
+    """The amounts that a run has spent, and may spend of the project's budget."""
     row = run_row(space, run)
     with space.database.reading() as connection:
         budget = leases.read_budget(connection, space.project_id)

@@ -1,4 +1,4 @@
-"""What a problem of a run or of a trial is about, for links to where it can be solved."""
+"""The subject of a problem of a run or a trial, for a link to the page that can solve it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ProjectTag:
 
 @dataclass(frozen=True, slots=True)
 class TagRename:
-    """What a new name for a tag changes.
+    """The changes that a new name for a tag makes.
 
     Attributes:
         old, new: In their normal form.
@@ -75,7 +75,7 @@ def project_tags(space: Workspace) -> list[tuple[str, int]]:
 
 @requires("read")
 def plan_rename(space: Workspace, old: str, new: str) -> TagRename:
-    """What a new name for a tag, and so for its sub-tags, would change. The key of a problem is `old` or `new`."""
+    """The changes that renaming a tag and its sub-tags would make. The key of a problem is `old` or `new`."""
     metrics = list(_naming(space, readers.tag_name(old)))
     with space.database.reading() as connection:
         return _plan(_tags(connection, space), old, new, metrics)

@@ -112,7 +112,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskBoard:
-    """What the list of tasks shows beside them: how many are in each status, and which bots they are about."""
+    """The number of tasks in each status, and the bots that tasks are about."""
 
     counts: Mapping[Status, int] = field(default_factory=dict[Status, int])
     bots: Sequence[str] = ()

@@ -62,7 +62,7 @@ class ShownExample:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTeaching:
-    """What it takes to teach the judge of a metric, and what came of it.
+    """The requirements for teaching the judge of a metric, and the result.
 
     Attributes:
         why_not: Why it cannot be taught; empty if it can, and then all else is there.

@@ -53,7 +53,7 @@ def checked_title(title: str, what: str) -> str:
 
 
 def case_title(question: str | None, case_id: str | None) -> str:
-    """What a case is called: the first words of its question in one line, or its id if it has no question."""
+    """The title of a case: the first words of its question in one line, or its id if it has no question."""
     words = " ".join((question or case_id or "").split())
     if len(words) <= LONGEST_CASE_TITLE:
         return words
@@ -63,7 +63,7 @@ def case_title(question: str | None, case_id: str | None) -> str:
 
 
 def same_title(title: str) -> str:
-    """What two titles have in common that people would read as one."""
+    """A form of a title; titles that people would read as the same have equal forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", title).casefold())
 
 

@@ -67,7 +67,7 @@ class TrialResult:
 
 
 class TrialTask(Protocol):
-    """What a process does for one trial. Its result is a dataclass."""
+    """The work of a process for one trial. Its result is a dataclass."""
 
     async def result(self, session: CallSession) -> object: ...
 
@@ -214,7 +214,7 @@ def expect_result(reply: Mapping[str, Any], kind: type[Any]) -> Any:
 
 
 def spent(reply: Mapping[str, Any]) -> Amount:
-    """What a trial has sent, by a reply of `carried_out`."""
+    """The amount of calls that a trial has sent, from a reply of `carried_out`."""
     return Amount(**reply["sent"])
 
 

@@ -47,7 +47,7 @@ MOST_GRADES = 11
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a person says a score should be.
+    """A person's verdict on what a score should be.
 
     Attributes:
         value: On the metric's own scale.
@@ -89,7 +89,7 @@ class Exclusion(ExcludedResult):
 
 @dataclass(frozen=True, slots=True)
 class ScoreVerdicts:
-    """What people say to a score.
+    """People's verdicts on a score.
 
     Attributes:
         scale: None if the score cannot be judged: `fault` says why.
@@ -124,7 +124,7 @@ class VerdictLabel:
 
 @requires("read")
 def score_verdicts(space: Workspace, run_id: str, position: int, metric: str) -> ScoreVerdicts:
-    """What people say to a score, and how it can be graded."""
+    """People's verdicts on a score, and how it can be graded."""
     found = answer_verdicts(space, run_id, position).get(metric)
     if found is None:
         raise not_found("score", _name(run_id, position, metric), [])
@@ -133,7 +133,7 @@ def score_verdicts(space: Workspace, run_id: str, position: int, metric: str) ->
 
 @requires("read")
 def answer_verdicts(space: Workspace, run_id: str, position: int) -> dict[str, ScoreVerdicts]:
-    """What people say to the scores of an answer, by metric, and how each can be graded."""
+    """People's verdicts on the scores of an answer, by metric, and how each can be graded."""
     row, scored = run_row(space, run_id), _scored(space, run_id, position)
     saved = cache(partial(_saved, row))
     with space.database.reading() as connection:

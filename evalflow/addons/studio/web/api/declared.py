@@ -1,4 +1,4 @@
-"""What a route takes, as the OpenAPI document declares it: unknown parameters and fields are refused by it."""
+"""The parameters and fields of each route in the OpenAPI document; unknown ones are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 
 
 class DeclaredRoutes:
-    """What each route takes, described when it is first needed."""
+    """The parameters and fields of each route, read when they are first needed."""
 
     def __init__(self) -> None:
         self._described: dict[tuple[str, str], tuple[Schema, Schema]] = {}

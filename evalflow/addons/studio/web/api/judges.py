@@ -16,7 +16,7 @@ router = APIRouter(prefix="/judges", tags=["judges"])
 
 
 class JudgeChange(RequestBody):
-    """What a judge is from now on."""
+    """The new definition of a judge."""
 
     config: dict[str, Any] = Field(
         description="kind (openai, panel, cascade or embedded) and its keys; members may be names of judges."

@@ -33,7 +33,7 @@ class ProjectChange(RequestBody):
 
 
 class MemberRole(RequestBody):
-    """What a member may do."""
+    """The rights of a member."""
 
     role: Role = Field(
         description="viewer reads; annotator labels what is assigned to them; editor defines, runs, reviews and "

@@ -64,7 +64,7 @@ class ReviewChange(RequestBody):
 
 
 class DeskDraft(RequestBody):
-    """What a person has entered so far."""
+    """The entries of a person so far."""
 
     values: dict[str, Any] = Field(default={})
     cannot_tell: _Names = Field(default=[])
@@ -74,7 +74,7 @@ class DeskDraft(RequestBody):
 
 
 class DeskLabels(DeskDraft):
-    """What a person submits."""
+    """The entries that a person submits."""
 
     rubrics: dict[str, int] | None = Field(
         default=None, description="By metric, the versions of the guidelines that they have read; null: the newest."
@@ -88,7 +88,7 @@ class Decline(RequestBody):
 
 
 class Resolution(RequestBody):
-    """What is true of an answer on a metric."""
+    """The truth about an answer on a metric."""
 
     metric: str = Field(max_length=500)
     value: bool | float | str

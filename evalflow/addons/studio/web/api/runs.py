@@ -129,7 +129,7 @@ def remove_run(space: Space, run: Name, expected: Expected) -> None:
 
 @router.get("/{run}/budget")
 def read_run_budget(space: Space, run: Name) -> spending.RunSpending:
-    """What a run has spent, and may spend, of its project's budget."""
+    """The amounts that a run has spent and may spend of its project's budget."""
     return spending.run_spending(space, run)
 
 

@@ -136,7 +136,7 @@ def read_bot_archive(
 
 
 class Export(RequestBody):
-    """What to export, and the target folder."""
+    """The definitions to export, and the target folder."""
 
     folder: str = Field(min_length=1, max_length=4096, description="A new one, below the working directory.")
     bot: str | None = Field(default=None, max_length=200, description="With its metrics.")

@@ -333,5 +333,5 @@ def _as_json(value: Any) -> str:
 
 
 def bot_content(bot: Bot) -> dict[str, Any]:
-    """What is shown of a bot if somebody else has changed it."""
+    """The content of a bot that is shown if somebody else has changed it."""
     return {"title": bot.title, "description": bot.description, **bot.config}

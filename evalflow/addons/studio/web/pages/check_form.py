@@ -134,7 +134,7 @@ class CheckForm:
 
 
 def check_content(one: Check | CheckDraft) -> dict[str, Any]:
-    """What is shown of a check if somebody else has changed it."""
+    """The content of a check that is shown if somebody else has changed it."""
     examples = [f"{one.answer} ({'should pass' if one.passes else 'should fail'})" for one in one.examples]
     return {
         **{"name": one.title, "description": one.description, "type": one.type, "parameters": dict(one.params)},

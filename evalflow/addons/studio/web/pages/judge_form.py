@@ -239,7 +239,7 @@ class _EmbeddedForm(_JudgeForm):
 
 
 def judge_content(one: StoredJudge) -> dict[str, Any]:
-    """What is shown of a judge if somebody else has changed it."""
+    """The content of a judge that is shown if somebody else has changed it."""
     return {"title": one.title, **one.config, "description": one.description}
 
 

@@ -104,7 +104,7 @@ class _Library:
         self._filter()
 
     def _order(self, metric: MetricDefinition) -> tuple[bool, str]:
-        """What works without a key first."""
+        """The sort key: metrics that work without an API key come first."""
         return metric.name not in self._keyless, metric.title
 
     def _purpose(self, purpose: str, about: str, members: Sequence[MetricDefinition], query: str) -> None:

@@ -161,7 +161,7 @@ def desk_address(review: str) -> str:
 
 
 class _NewReview:
-    """What every form of a new review asks for: its name, its size, and who labels."""
+    """The fields of every form of a new review: its name, its size, and who labels."""
 
     _workspace: Workspace
     _name: forms.Field

@@ -185,7 +185,7 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
 
 
 def _examples_in_words(run: runs.Run, request: RunRequest) -> str:
-    """What the run does or did about cases without an answer example; empty if nothing."""
+    """A sentence on the answer examples that the run fills or has filled; empty if it fills none."""
     if filled := run.filled_examples:
         have = "test case that had none has" if filled == 1 else "test cases that had none have"
         return f"{filled:,} {have} this run's answer as answer example"

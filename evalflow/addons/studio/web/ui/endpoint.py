@@ -81,7 +81,7 @@ def _whether_set(name: str | None) -> str:
 
 
 def show_answer(answer: Answer) -> bool:
-    """What a bot that was tried has answered, or why it has not; whether it has."""
+    """Show the answer of a bot on trial, or why it gave none; returns whether it answered."""
     if answer.status == "error":
         message("The bot gave no answer", answer.error or "", "fail")
         return False

@@ -1,4 +1,4 @@
-"""What metrics are for, what they need and of which kind they are, in words."""
+"""The purposes, inputs and kinds of metrics, in words."""
 
 from __future__ import annotations
 
