@@ -183,7 +183,7 @@ def _sends(found: _Checked) -> Iterator[tuple[str, str]]:
     """Return a row for each address that data is sent to, or one saying that nothing leaves this machine."""
     yield from (("sends to", str(place)) for place in found.sends)
     if all(place.here for place in found.sends):
-        unless = "; what its programs send is not known" if found.programs or found.target_runs_here else ""
+        unless = "; it is unknown what its programs send" if found.programs or found.target_runs_here else ""
         yield "sends" if not found.sends else "", f"nothing leaves this machine{unless}"
 
 

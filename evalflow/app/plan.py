@@ -62,7 +62,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
 _RANGES = {
     "detect": (0.0, math.inf, "a difference is more than 0: --detect 0.05"),
     "width": (0.0, math.inf, "a width is more than 0: --width 0.1"),
-    "cases": (0, math.inf, "a number of cases is more than 0: --cases 200"),
+    "cases": (0, math.inf, "the number of cases must be more than 0: --cases 200"),
     "sd": (0.0, math.inf, "a standard deviation is more than 0: --sd 0.3"),
     "mean": (0.0, 1.0, "a mean score lies between 0 and 1: --sd 0.1 --mean 0.9"),
     "comparisons": (0, math.inf, "a number of comparisons is more than 0: --comparisons 4"),

@@ -174,7 +174,7 @@ def test_other_versions_prompts_and_judges_are_named_together(program: Program, 
     assert refused.returncode == 2
     for word in ("metric", "prompt", "judge"):
         assert f"--allow {word}" in refused.stderr
-    assert "configured otherwise: combine" in refused.stderr
+    assert "has other settings: combine" in refused.stderr
     assert program("compare", *two, "--allow", "metric", "--allow", "prompt", "--allow", "judge").returncode == 0
 
 

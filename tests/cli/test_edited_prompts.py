@@ -91,4 +91,4 @@ def test_another_description_is_another_metric_where_the_prompt_shows_it(desk: P
         write(desk, "conf/metric/fair.yaml", METRIC.replace("description: ", "description: Above all "))
         second = run(desk, RULES % "strict", endpoint.url)
     done = desk("compare", first, second)
-    assert ("metric fair is configured otherwise: description" in done.stdout + done.stderr) == shown
+    assert ("metric fair has other settings: description" in done.stdout + done.stderr) == shown

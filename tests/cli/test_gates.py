@@ -182,7 +182,7 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs
     manifest.write_text(json.dumps(known))
     done = program(*WORDS, gate, f"baseline={baseline}")
     assert done.returncode == 2
-    assert "metric exact_match is configured otherwise: combine" in done.stderr
+    assert "metric exact_match has other settings: combine" in done.stderr
     manifest.write_text(json.dumps(known | {"schema": 0}))
     done = program(*WORDS, gate, f"baseline={baseline}")
     assert (done.returncode, "another version of evalflow" in done.stderr) == (2, True)

@@ -112,7 +112,7 @@ def test_bad_input(program: Program) -> None:
     changed = evaluate(program, "c", cases(3), "metric.exact_match.combine=any")
     done = program("rank", one, other, changed)
     assert done.returncode == 2
-    assert "metric exact_match is configured otherwise: combine" in done.stderr
+    assert "metric exact_match has other settings: combine" in done.stderr
     assert "to rank them anyway: --allow metric" in flat(done.stderr)
     allowed = program("rank", one, other, changed, "--allow", "metric")
     assert "ranked anyway, as allowed" in allowed.stdout

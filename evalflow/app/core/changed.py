@@ -84,7 +84,7 @@ def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] 
     ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:
-        what = f"metric {name} is configured otherwise: {', '.join(sorted(keys))}"
+        what = f"metric {name} has other settings: {', '.join(sorted(keys))}"
         yield ChangedPart("metric", what, name, _other_values(ours, theirs))
     ours, theirs = (own.judge and run.judges[own.judge].identity for run, own in ((a, left), (b, right)))
     if ours != theirs:

@@ -90,7 +90,7 @@ class TrialBudget:
         if sum(took for _, _, took in self._spent) > self._seconds:
             raise _too_many("what people try takes long, and has used up its share of the server")
         if self._queue[person] >= 2 * self._of_person or self._queue.total() >= self._waiting:
-            raise _too_many("too much waits for its turn already")
+            raise _too_many("too many requests are waiting already")
 
 
 class _TakesTurns(Protocol):

@@ -145,7 +145,7 @@ class OidcProvider:
             return jwt.decode(id_token, KeySet.import_key_set(cast("Any", self._keys)), registry=registry)
 
     def _identity(self, claims: Mapping[str, Any], token: Mapping[str, Any]) -> ProvidedIdentity:
-        """Claims of the ID token; some providers tell the e-mail address at their userinfo endpoint only."""
+        """Claims of the ID token; some providers give the e-mail address only at their userinfo endpoint."""
         about: Mapping[str, Any] = claims
         if "email" not in claims and "userinfo_endpoint" in self._metadata:
             more = self._get("userinfo_endpoint", {"Authorization": f"Bearer {token['access_token']}"})
