@@ -255,10 +255,14 @@ class Database:
             what = f"this conflicts with a change that somebody else has made meanwhile: {first_line(error)}"
             raise ConflictError(Problem(what, "", "reload to see the current state, and try again")) from error
         except (UnicodeEncodeError, DataError) as error:
-            if isinstance(error, DataError) and "NUL" not in first_line(error):
+            if isinstance(error, DataError):
+                is_text = "NUL" in first_line(error)
+            else:
+                is_text = error.encoding == "utf-8" and error.reason == "surrogates not allowed"
+            if not is_text:
                 raise  # a bug in evalflow
             what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
-            raise UserError(Problem(what, "", "remove the character")) from None
+            raise UserError(Problem(what, "", "remove the character")) from error
         except PoolTimeoutError:
             raise self._no_answer(f"all connections have been busy for {POOL_S:g} s") from None
         except DBAPIError as error:

@@ -54,6 +54,31 @@ def test_a_text_that_cannot_be_asked_for_is_no_fault(name: str, empty_url: str) 
                 assert runs.get(connection, name) is None
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-16"])
+def test_another_text_that_cannot_be_encoded_in_a_block_stays_a_bug(encoding: str, empty_url: str) -> None:
+    with closing(open_database(empty_url)) as database, pytest.raises(UnicodeEncodeError):
+        with database.reading():
+            "\ud800".encode(encoding)
+
+
+def test_a_database_of_the_first_revision_gets_the_number_of_filled_examples(empty_url: str) -> None:
+    database = open_database(empty_url)
+    with database.writing() as connection:
+        connection.execute(text("ALTER TABLE runs DROP COLUMN filled_examples"))
+        connection.execute(text("UPDATE alembic_version SET version_num = 'first'"))
+        definitions.add(connection, "bot", BOT)
+    database.close()
+    with closing(open_database(empty_url)) as newer, newer.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert definitions.named(connection, "bot", "b", 1)
+        assert runs.get(connection, "none") is None
+    assert newer.path is None or newer.backup is not None
+    if newer.backup is not None:
+        with closing(sqlite3.connect(newer.backup)) as copy:
+            assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("first",)]
+            assert "filled_examples" not in {row[1] for row in copy.execute("PRAGMA table_info(runs)")}
+
+
 def test_the_schema_of_another_version_is_refused(empty_url: str) -> None:
     database = open_database(empty_url)
     with database.writing() as connection:
