@@ -81,7 +81,7 @@ class Task:
         rank: By priority; 0 is the highest.
         run: The id of its run; None without one, or once the run is deleted.
         bot: The run's bot.
-        question: The question of its case; None without a case, or once it is deleted.
+        question: Its question; None if neither its run, its case nor its example has one.
         example: The score that it is about, as it was then; None if it is about no score.
         comments: How many there are.
         version: Counts changes.

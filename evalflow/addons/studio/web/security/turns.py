@@ -33,8 +33,8 @@ LONGEST_GAP_S = 3.0
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 LONGEST_EVENT_S = 1.0
-"""Maximum seconds that a person's next event waits for work that the last one started, such as a search. This work
-takes a thread. Some of it takes long, or lasts until the person has answered."""
+"""An event may start work that takes long, or that waits for the person; the next event waits this many seconds at
+most."""
 RATE, BURST = 50.0, 200.0
 """Messages a second that are read from one session's pages, in the long run and at first. The rest are read later."""
 LONGEST_WAIT_S = 5.0

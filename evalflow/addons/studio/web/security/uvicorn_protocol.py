@@ -86,7 +86,7 @@ def unhurried_sockets() -> type[asyncio.Protocol]:
             return message
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._look_once()  # messages that a page sent just before it was left
+            self._look_once()  # the first 8 KB of what a page sent just before it was left
             self._unread = b""
             super().connection_lost(exc)
 
