@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, TypeVar, cast
 
 import yaml
@@ -110,13 +109,29 @@ def unescaped_but_environment(value: T) -> T:
 
 
 def interpolations(text: str) -> Iterator[str]:
-    """Return the interpolations of a text as they are written, nested ones included."""
+    """Return the interpolations of a text as they are written, nested ones included.
+
+    The first that is not closed stands for all that are not: it reaches to the end of the text.
+    """
+    ends = _ends_of_braces(text)
+    is_open = False
     for opening in _OPENING.finditer(text):
-        if len(opening[1]) % 2 == 0:
-            start = opening.end() - 2
-            depths = accumulate((mark == "{") - (mark == "}") for mark in text[start + 1 :])
-            length = next((length for length, depth in enumerate(depths, 2) if not depth), len(text))
-            yield text[start : start + length]
+        end = ends.get(opening.end() - 1)
+        if len(opening[1]) % 2 == 0 and not (is_open and end is None):
+            is_open = is_open or end is None
+            yield text[opening.end() - 2 : end]
+
+
+def _ends_of_braces(text: str) -> Mapping[int, int]:
+    """By the place of each opening brace that is closed, where the text after its closing brace begins."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            ends[opened.pop()] = brace.end()
+    return ends
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:

@@ -29,8 +29,8 @@ from evalflow.records.deferred import DEFER_BUILD
 from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping, look_up, written
 
 _PLACEHOLDER = re.compile(
-    r"\{%-?\s*raw\s*-?%\}(?P<raw>.*?)\{%-?\s*endraw\s*-?%\}"
-    r"|\{\{\s*(?P<quote>['\"])(?P<text>.*?)(?P=quote)\s*\}\}"
+    r"\{%-?\s*raw\s*-?%\}(?P<raw>.*?)(?:\{%-?\s*endraw\s*-?%\}|(?P<unclosed>\Z))"
+    r"|\{\{\s*+(?P<quote>['\"])(?P<text>(?:\\.|(?!(?P=quote)).)*+)(?P=quote)\s*+\}\}"
     r"|\\(?P<opening>\{\{)"
     r"|\{\{(?P<name>[^{}]*+)\}\}",
     re.DOTALL,
@@ -452,9 +452,11 @@ def _adapter() -> TypeAdapter[list[Operation]]:
 
 
 def filled(text: str, case: Case) -> str:
-    """The rule with placeholders filled from columns or dotted paths; ValueError if one has no value."""
+    """The rule with placeholders filled from columns or dotted paths; ValueError if one has no value, or a raw block no end."""
 
     def value(found: re.Match[str]) -> str:
+        if found["unclosed"] is not None:
+            raise ValueError("{% raw %} has no {% endraw %} after it: add it")
         literal = next((found[key] for key in ("raw", "text", "opening") if found[key] is not None), None)
         if literal is not None:
             return literal

@@ -12,8 +12,8 @@ from evalflow.addons.studio.web.pages import metric_prompt
 from evalflow.addons.studio.work import archives
 from evalflow.app.core import saved
 from evalflow.config.exchanges import example_address
-from evalflow.config.yaml_text import unescaped
-from evalflow.metrics.case_checks import filled
+from evalflow.config.yaml_text import interpolations, unescaped
+from evalflow.metrics.case_checks import _PLACEHOLDER, filled
 from evalflow.metrics.kinds.sql import is_ordered
 from evalflow.records import Case
 from evalflow.targets import openai
@@ -35,8 +35,12 @@ LONG = 300_000
         (openai._FENCED.fullmatch, "```" + " " * LONG + "x", None),
         (lambda text: UserTurn(reason="", state="goes_on", message=text).state, "a" + "\n" * LONG, "goes_on"),
         (unescaped, "\\" * LONG, "\\" * LONG),
+        (lambda text: [*interpolations(text)], "${" * LONG, ["${" * LONG]),
+        (lambda text: len([*interpolations(text)]), "${" * LONG + "}", 2),
         (archives._KEY.findall, "\n" * LONG, []),
         (lambda text: filled(text, Case(dataset="d", index=0, id="c")), "{{" + " " * LONG, "{{" + " " * LONG),
+        (lambda text: filled(text, Case(dataset="d", index=0, id="c")), "{{'" * LONG, "{{'" * LONG),
+        (lambda text: _PLACEHOLDER.sub("", text), "{%raw%}" * LONG, ""),
         (is_ordered, "/*" * LONG, False),
         (is_ordered, "[" * LONG, False),
         (metric_prompt.mentioned, "{{ " + "import " * LONG, ([], {})),
@@ -50,8 +54,12 @@ LONG = 300_000
         "fence",
         "user's turn",
         "escapes",
+        "open interpolations",
+        "one closed interpolation",
         "keys",
         "placeholder",
+        "quoted placeholder",
+        "raw block",
         "comments",
         "names",
         "imports",

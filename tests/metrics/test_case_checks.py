@@ -374,6 +374,7 @@ def test_what_starts_a_program_is_found_in_any_shape() -> None:
         ("Say {{ shop }}.", "Say Bookworm."),
         ("Keep {% raw %}{{shop}}{% endraw %} and {%- raw -%}{{a b}}{%- endraw -%}", "Keep {{shop}} and {{a b}}"),
         ("Keep {{ '{{shop}}' }} and {{\"{{x}}\"}} of {{shop}}", "Keep {{shop}} and {{x}} of Bookworm"),
+        ("Open with {{ '{{' }} or {{ \"it's {{\" }}", "Open with {{ or it's {{"),
         (r"Keep \{{shop}}.", "Keep {{shop}}."),
     ],
 )
@@ -384,6 +385,11 @@ def test_braces_can_stand_for_themselves(bench: Bench, rule: str, text: str) -> 
 def test_a_rule_that_cannot_be_filled_names_the_escape(bench: Bench) -> None:
     ((what, _),) = refused(bench, {"identifier": "conformity", "params": {"rules": ["Show {{price}}."]}})
     assert "no value for {{price}} (for literal braces: {% raw %}{{price}}{% endraw %})" in what
+
+
+def test_a_raw_block_without_an_end_is_refused(bench: Bench) -> None:
+    ((what, _),) = refused(bench, {"identifier": "conformity", "params": {"rules": ["Show {% raw %}{{price}}."]}})
+    assert "{% raw %} has no {% endraw %}" in what
 
 
 def test_a_blank_context_means_that_nothing_was_retrieved(bench: Any) -> None:
