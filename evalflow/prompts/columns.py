@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jinja2 import nodes
 
-_BEARABLE = frozenset({"defined", "undefined", "none"})
+_SAFE_TESTS = frozenset({"defined", "undefined", "none"})
 """Tests that an undefined value passes or fails without an error."""
 _DEFAULTS = frozenset({"default", "d"})
 _SCOPES = (nodes.Block, nodes.Macro, nodes.CallBlock)
@@ -20,7 +20,9 @@ class PromptColumns:
     """The columns of `vars` that a template reads by name, in order, and whether rendering fails without them.
 
     Rendering fails if an undefined value is printed, compared or tested for truth. It does not fail in a test such as
-    `is defined`, below a condition that ensures the value, in `vars.x | default(...)`, and in `vars.get("x")`.
+    `is defined`, below a condition that ensures the value, in `vars.x | default(...)`, and in `vars.get("x")`, unless
+    an attribute of its None is used. Aliases are not followed: after `{% set p = vars.x %}`, a condition on `p` ensures
+    nothing, and `vars.x` counts as needed.
     """
 
     needed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -52,10 +54,10 @@ class PromptColumns:
             case nodes.And(left=left, right=right) | nodes.Or(left=left, right=right):
                 self._read(left, present)
                 self._read(right, present | _shown_by(left, when=isinstance(node, nodes.And)))
-            case nodes.Test(node=tested, name=test) if test in _BEARABLE and (name := _column(tested)):
+            case nodes.Test(node=tested, name=test) if test in _SAFE_TESTS and (name := _checked(tested)):
                 self._note(name, needed=False)
             case nodes.Filter(node=nodes.Expr() as tested, name=name, args=args, kwargs=named) if (
-                name in _DEFAULTS and (column := _column(tested))
+                name in _DEFAULTS and (column := _checked(tested))
             ):
                 self._note(column, needed=False)
                 self._read_all([*args, *named], present)
@@ -63,7 +65,7 @@ class PromptColumns:
                 if (column := _gotten(node)) is not None:
                     self._note(column, needed=False)
                 self._read_all([*args, *named], present)
-            case _ if (column := _column(node)) is not None:
+            case _ if (column := _checked(node)) is not None:
                 self._note(column, needed=column not in present)
             case _:
                 self._read_all(node.iter_child_nodes(), frozenset() if isinstance(node, _SCOPES) else present)
@@ -96,6 +98,23 @@ def _gotten(node: nodes.Node) -> str | None:
             return None
 
 
+def _attribute_of_gotten(node: nodes.Node) -> str | None:
+    """The column of `vars.get("x").y`, which is undefined if the case lacks the column."""
+    match node:
+        case (
+            nodes.Getattr(node=nodes.Call(args=[_]) as call)
+            | nodes.Getitem(node=nodes.Call(args=[_]) as call, arg=nodes.Const())
+        ):
+            return _gotten(call)
+        case _:
+            return None
+
+
+def _checked(node: nodes.Node) -> str | None:
+    """The column of what `is defined` or `default` may be asked of without an error."""
+    return _column(node) or _attribute_of_gotten(node)
+
+
 def _shown_by(test: nodes.Node, *, when: bool) -> Present:
     """The columns that are there when a condition holds, or when it does not."""
     match test:
@@ -111,7 +130,9 @@ def _shown_by(test: nodes.Node, *, when: bool) -> Present:
             ops=[nodes.Operand(op="in" | "notin" as op, expr=nodes.Name(name="vars"))],
         ):
             return frozenset({name}) if (op == "in") == when else frozenset()
-        case nodes.Call() if when and (column := _gotten(test)):
+        case nodes.Test(node=nodes.Call(args=[_]) as call, name="none") if not when and (column := _gotten(call)):
+            return frozenset({column})
+        case nodes.Call(args=[_]) if when and (column := _gotten(test)):
             return frozenset({column})
         case _:
             return frozenset()

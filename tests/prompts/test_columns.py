@@ -20,6 +20,13 @@ NEEDED = [
     "{% if vars.x is defined or true %}{{ vars.x }}{% endif %}",
     "{% if vars.y is defined %}a{% else %}{{ vars.x }}{% endif %}",
     "{{ vars.x | upper | default('') }}",
+    "{{ vars.get('x').y }}",
+    "{{ vars.get('x')['y'] }}",
+    "{{ vars.get('x').y.z | default('') }}",
+    "{% if vars.get('x') is none %}{{ vars.x }}{% endif %}",
+    "{% if vars.get('x', 1) %}{{ vars.x }}{% endif %}",
+    "{% if vars.get('x', 1) is not none %}{{ vars.x }}{% endif %}",
+    "{% set p = vars.x %}{{ p }}",
     "{% if vars.x is defined %}a{% endif %}{% block a %}{{ vars.x }}{% endblock %}",
 ]
 OPTIONAL = [
@@ -33,6 +40,12 @@ OPTIONAL = [
     "{{ vars['x'] | d('') | upper }}",
     "{{ vars.get('x') }}",
     "{% if vars.get('x') %}{{ vars.x }}{% endif %}",
+    "{% if vars.get('x') is not none %}{{ vars.x }}{% endif %}",
+    "{% if vars.get('x') is none %}a{% else %}{{ vars.x }}{% endif %}",
+    "{% if vars.get('x') %}{{ vars.get('x').y }}{% endif %}",
+    "{{ vars.get('x').y | default('') }}",
+    "{% if vars.get('x').y is defined %}a{% endif %}",
+    "{{ vars.get('x', {'y': 1}).y }}",
     "{% if 'x' in vars %}{{ vars.x }}{% endif %}",
     "{% if vars.x is none %}a{% endif %}",
 ]
