@@ -39,9 +39,10 @@ _YAML_HINTS = {
     "unknown escape character": "in double quotes a backslash is written \\\\; in single quotes as it is",
     "expected <block end>": "begin all lines of one list or mapping in the same column",
     "'\\t' that cannot start": "indent with spaces, not with tabs",
-    "": "quote values that contain any of : { } [ ] # & * ! | > % @",
 }
 """Hints by a part of the parser's message; the first that occurs counts."""
+_QUOTE_VALUES = "quote values that contain any of : { } [ ] # & * ! | > % @"
+"""The hint for all other messages of the parser."""
 
 
 class AbsentKeyError(UserError):
@@ -84,7 +85,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
     """Return the problem of a file that is not YAML; `file` is used if the error does not name one."""
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
-    hint = next((hint for words, hint in _YAML_HINTS.items() if words in what), _YAML_HINTS[""])
+    hint = next((hint for words, hint in _YAML_HINTS.items() if words in what), _QUOTE_VALUES)
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
 
 
