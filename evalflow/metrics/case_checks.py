@@ -452,7 +452,10 @@ def _adapter() -> TypeAdapter[list[Operation]]:
 
 
 def filled(text: str, case: Case) -> str:
-    """The rule with placeholders filled from columns or dotted paths; ValueError if one has no value, or a raw block no end."""
+    """The rule with placeholders filled from columns or dotted paths.
+
+    ValueError if a placeholder has no value or a raw block no end.
+    """
 
     def value(found: re.Match[str]) -> str:
         if found["unclosed"] is not None:

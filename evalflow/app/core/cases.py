@@ -6,11 +6,11 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from tempfile import TemporaryFile, gettempdir
-from typing import Any
+from typing import IO, Any
 from weakref import finalize
 
 from evalflow import datasets
@@ -124,8 +124,7 @@ class _SpooledCases:
     def __init__(self, small: bool) -> None:
         self._room = KEPT_CASES if small else 0
         self._memory: list[Case] = []
-        self._file = TemporaryFile()  # noqa: SIM115 - closed with the last reading
-        finalize(self, self._file.close)
+        self._file: IO[bytes] | None = None  # made for the first cases that are not kept in memory
         self._places: list[int] = []  # in the file, of every `_TOGETHER` cases
         self._waiting: list[Case] = []  # for the file
 
@@ -137,18 +136,34 @@ class _SpooledCases:
         if len(self._waiting) < _TOGETHER:
             return
         try:
-            self._places.append(self._file.seek(0, os.SEEK_END))
-            pickle.dump(self._waiting, self._file, pickle.HIGHEST_PROTOCOL)
+            file = self._opened()
+            self._places.append(file.seek(0, os.SEEK_END))
+            pickle.dump(self._waiting, file, pickle.HIGHEST_PROTOCOL)
+            file.flush()  # a full disk is noticed here, not when the cases are read back
         except OSError as error:
+            self._close()
             what = f"the cases cannot be kept in a temporary file: {error.strerror}"
             raise UserError(Problem(what, gettempdir(), "make room, or name another folder: TMPDIR=FOLDER")) from None
         self._waiting = []
 
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            self._file = TemporaryFile()  # noqa: SIM115 - closed with the last reading
+            finalize(self, self._file.close)
+        return self._file
+
+    def _close(self) -> None:
+        """Close the file without what a full disk could not take, which `finalize` would try to write again."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+
     def __iter__(self) -> Iterator[Case]:
         yield from self._memory
         for place in self._places:
-            self._file.seek(place)
-            yield from pickle.load(self._file)  # noqa: S301 - written above, to a file that has no name
+            file = self._opened()
+            file.seek(place)
+            yield from pickle.load(file)  # noqa: S301 - written above, to a file that has no name
         yield from self._waiting
 
 

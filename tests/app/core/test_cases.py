@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import polars as pl
@@ -55,10 +57,22 @@ def test_two_readings_at_once_do_not_disturb_each_other(lab, monkeypatch):
 
 def test_a_full_disk_for_temporary_files_is_reported_before_anything_is_sent(twice, monkeypatch):
     monkeypatch.setattr(read_cases, "KEPT_CASES", 0)
-    with Path("/dev/full").open("w+b", buffering=0) as full:
+    with Path("/dev/full").open("w+b") as full:  # buffered, as a temporary file is
         monkeypatch.setattr(read_cases, "TemporaryFile", lambda: full)
         with pytest.raises(UserError, match="cannot be kept in a temporary file: No space left on device"):
             twice([{**ROWS[0], "id": str(number)} for number in range(30)])
+
+
+def test_a_temporary_file_is_made_only_if_needed_and_its_failure_is_reported(twice, monkeypatch):
+    def refuse():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(read_cases, "TemporaryFile", refuse)
+    first, second = twice()
+    assert second == first
+    monkeypatch.setattr(read_cases, "KEPT_CASES", 0)
+    with pytest.raises(UserError, match="cannot be kept in a temporary file: No space left on device"):
+        twice([{**ROWS[0], "id": str(number)} for number in range(30)])
 
 
 def test_compressed_data_are_read_once(lab):
