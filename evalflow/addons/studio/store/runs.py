@@ -199,6 +199,12 @@ def note(connection: Connection, run_id: str, worker: str, **values: Any) -> boo
     return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
 
 
+def count_filled(connection: Connection, run_id: str, worker: str, cases: int, heartbeat: float) -> bool:
+    """Add to the number of answer examples that a worker's run has filled; returns as `note`."""
+    filled = func.coalesce(runs.c.filled_examples, 0) + cases
+    return note(connection, run_id, worker, filled_examples=filled, heartbeat=heartbeat)
+
+
 def change(connection: Connection, run_id: str, expected: int, **values: Any) -> bool:
     """Change a run if it still has the expected version; returns whether it had."""
     return _set(connection, run_id, _has_version(expected), **values)

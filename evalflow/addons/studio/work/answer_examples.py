@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
 from evalflow.addons.studio.store import cases as table
-from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.store import definitions, people
 from evalflow.addons.studio.store.cases import RunAnswer
 from evalflow.addons.studio.store.rows import Row, chunks
 from evalflow.addons.studio.store.runs import StoredRun
-from evalflow.addons.studio.work.access import Actor, requires
+from evalflow.addons.studio.work.access import Actor, ForbiddenError, SignedOutError, requires
 from evalflow.addons.studio.work.bots import answer_case, get_bot
 from evalflow.addons.studio.work.cases import case_columns, get_case, read_row
 from evalflow.addons.studio.work.datasets import dataset_id, list_datasets
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import run_row
+from evalflow.addons.studio.work.sessions import identity_of
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.cases import answers_of, is_generated
 from evalflow.app.core.saved import open_run
@@ -29,8 +31,13 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer, Case
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 Example = Mapping[str, Any]
 """An answer example as stored in a case: role, content, metadata."""
+Count = Callable[["Connection", int], None]
+"""Counts filled cases in the transaction that fills them; an error rolls it back."""
 _AT_ONCE = 2_000
 """The number of cases filled in one transaction."""
 
@@ -80,25 +87,45 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
 
 
 @requires("edit")
-def fill_after_run(space: Workspace, row: StoredRun) -> int | None:
+def fill_after_run(space: Workspace, row: StoredRun, count: Count) -> None:
     """Fill missing answer examples with the bot's answers in a finished run, in the name of the person who started it.
 
-    Returns the number of cases that the run has filled, also before it was resumed; None if it fills none. The call can
-    be repeated. Answers that were recorded in the data fill nothing, since their cases have them already.
+    `count` is called for each block of cases, and first with 0. The call can be repeated. Answers that were recorded in
+    the data fill nothing, since their cases have them already.
+
+    Raises:
+        ForbiddenError: Who started the run may not edit its project any more.
     """
     request = RunRequest(**row.composition) if row.composition and row.origin == "workspace" else None
     project = space.read(definitions.by_id, "project", row.project_id)
     if request is None or not request.fill_examples or project is None:
-        return None
-    starter = Actor(None, row.created_by, is_owner=True)
+        return
+    starter = _starter(space, row)
     here = replace(space, project_id=project["id"], project=project["name"], identify=lambda: starter)
+    with space.database.writing(in_turn=False) as connection:
+        count(connection, 0)
     own = {one.name for one in list_datasets(here) if one.origin == "workspace"}
-    filled = _fill(here, [name for name in request.datasets if name in own], RunFolder(row.path), is_generated)
-    return (row.filled_examples or 0) + filled
+    _fill(here, [name for name in request.datasets if name in own], RunFolder(row.path), is_generated, count)
+
+
+def _starter(space: Workspace, row: StoredRun) -> Actor:
+    """Who started a run, with their rights as they are now; UserError if they may not edit its project any more."""
+    with space.database.reading() as connection:
+        if not people.has_users(connection):
+            return Actor(None, row.created_by, is_owner=True)
+    with suppress(SignedOutError):
+        starter = identity_of(space, "user", row.created_by, "")()
+        if "edit" in starter.rights(row.project_id):
+            return starter
+    raise ForbiddenError(Problem(f"{row.created_by}, who started the run, may not edit this project any more"))
 
 
 def _fill(
-    space: Workspace, datasets: Sequence[str], folder: RunFolder, is_wanted: Callable[[RunConfig, Case], bool]
+    space: Workspace,
+    datasets: Sequence[str],
+    folder: RunFolder,
+    is_wanted: Callable[[RunConfig, Case], bool],
+    count: Count = lambda _connection, _cases: None,
 ) -> int:
     """Fill missing answer examples with the wanted answers of a run; returns the number of changed cases."""
     owners = {name: dataset_id(space, name) for name in datasets}
@@ -107,11 +134,12 @@ def _fill(
     filled = 0
     for dataset, those in groupby(found, lambda one: one[0].dataset):
         for chunk in chunks(those, _AT_ONCE):
-            filled += _save(space, dataset, owners[dataset], {case.id: (case, example) for case, example in chunk})
+            answered = {case.id: (case, example) for case, example in chunk}
+            filled += _save(space, dataset, owners[dataset], answered, count)
     return filled
 
 
-def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[Case, Example]]) -> int:
+def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[Case, Example]], count: Count) -> int:
     """Save examples of cases that still lack one and still have the conversation that was answered."""
     about: list[str] = []
     with space.changing("update", "dataset", dataset, about) as connection:
@@ -121,6 +149,7 @@ def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[
             if _conversation(there.body) == _conversation(case_to_row(case)):
                 changed[there.id] = case_columns({**there.body, "demo_answer": example})
         table.rewrite(connection, changed)
+        count(connection, len(changed))
         about.append(f"demo_answer of {len(changed)} cases")
     return len(changed)
 

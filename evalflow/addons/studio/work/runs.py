@@ -91,8 +91,8 @@ class Run:
         repeat: The command line that repeats it; empty until available.
         exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
-        filled_examples: The number of cases that had no answer example and got this run's answer; None until it is
-            done, or if it does not fill them.
+        filled_examples: The number of cases that had no answer example and got this run's answer; None until it
+            begins to fill them, or if it does not.
         facts: What its scores mean, once it has ended: `metrics` (see `MetricInRun`), `summary` (rows of all cases
             together, as in summary.json), `excluded` (the details of results that people took out), `gates`,
             `too_many_errors` (whether they make it inconclusive), `followed` (other runs whose labels are of equal

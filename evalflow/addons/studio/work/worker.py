@@ -410,11 +410,15 @@ class WorkerJob:
         if self._ending["state"] != "done" or self._row.task == "load":
             return
         try:
-            self._ending["filled_examples"] = fill_after_run(self._space, self._row)
+            fill_after_run(self._space, self._row, self._count_filled)
         except InfrastructureError:
             raise
         except EvalflowError as error:
             self._ending["message"] = f"its answers are not saved as the missing answer examples: {error}"
+
+    def _count_filled(self, connection: Connection, cases: int) -> None:
+        if not runs.count_filled(connection, self.run_id, self._worker, cases, heartbeat=time.time()):
+            raise UserError(Problem("another worker has taken the run over", self.run_id))
 
     def _note(self, **values: object) -> bool:
         with self._space.database.writing(in_turn=False) as connection:
