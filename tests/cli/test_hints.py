@@ -112,7 +112,11 @@ def test_errors_that_would_occur_again_are_not_retried_unchanged(said: Said) -> 
     said("new", "dataset", "mine", "--path", "cases.jsonl")
     text = said("dataset=mine", "metric=mark", 'gate={mark: {mean: ">= 0.5"}}', code=3)
     assert "remove their cause, then run it again: python -m evalflow" in text
+    assert re.search(
+        r"^remove their cause, then run it again:\nagain  python -m evalflow dataset=mine", text, re.MULTILINE
+    )
     assert "--retry-errors" not in text
+    assert "retry  " not in text
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -160,11 +161,37 @@ def asked_again(manifest: Manifest, words: Sequence[str], scores: pl.LazyFrame) 
     """What to do about scores in error, and its command; `words` name the run. If all would fail again, another run."""
     failed = (pl.col("status") == "error") & pl.col("member_of").is_null()
     errors = scores.filter(failed).select("error_type", "remedy").collect()
-    if errors["error_type"].n_unique() == 1 and not errors["remedy"].null_count():
-        return "run it again with", started_again(manifest, [errors["remedy"].mode().sort()[0]])
-    if errors.height and errors["error_type"].is_in(_LASTING).all():
+    changes = _remedies(errors)
+    if changes:
+        return "run it again with", started_again(manifest, changes)
+    if errors.height and errors["error_type"].fill_null("").is_in(_LASTING).all():
         return "remove their cause, then run it again", started_again(manifest, [])
     return "ask them again", command("resume", *words, "--retry-errors")
+
+
+def _remedies(errors: pl.DataFrame) -> list[str]:
+    """One remedy for each key; none if an error has no remedy, or if errors of two types name the same key.
+
+    Of numbers it is the largest, which is enough for all errors; of other values the most frequent.
+    """
+    if errors["remedy"].null_count():
+        return []
+    by_key: dict[str, Counter[str]] = {}
+    types: dict[str, set[str | None]] = {}
+    for error_type, remedy, n in errors.group_by("error_type", "remedy").len().iter_rows():
+        key = remedy.partition("=")[0].lstrip("+~")
+        by_key.setdefault(key, Counter())[remedy] += n
+        types.setdefault(key, set()).add(error_type)
+    if any(len(named) > 1 for named in types.values()):
+        return []
+    return [_of_one_key(by_key[key]) for key in sorted(by_key)]
+
+
+def _of_one_key(counts: Counter[str]) -> str:
+    numbers = {remedy: remedy.partition("=")[2] for remedy in counts}
+    if all(number.isdecimal() for number in numbers.values()):
+        return max(counts, key=lambda remedy: int(numbers[remedy]))
+    return min(counts, key=lambda remedy: (-counts[remedy], remedy))
 
 
 def looks_again(rules: ResultRules, scores: pl.LazyFrame, cases: Cases) -> GateLooks | None:

@@ -127,8 +127,9 @@ class TerminalScreen:
         if errors:
             from evalflow.app.core.derive import asked_again
 
-            _, line = asked_again(manifest, [] if is_latest else [shown(folder.path)], derived.scores)
-            self._line("retry", line)
+            what, line = asked_again(manifest, [] if is_latest else [shown(folder.path)], derived.scores)
+            self._out.print(literal(f"{what}:"), soft_wrap=True)
+            self._line("retry" if line.startswith(command("resume")) else "again", line)
         self._line("report", shown(folder.report))
 
     def exported(self, facts: ExportFacts, folder: RunFolder) -> None:
