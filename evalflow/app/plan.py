@@ -215,7 +215,7 @@ def _labelled(
             yield " · ".join(str(word) for word in (metric, judge) if word), part.height, spread, f"{given.height} {on}"
     if not found:
         what = f"there are fewer than two {on}" + (f" on {options.metric}" if options.metric else "")
-        size = advised_size(sum(runs[-1].manifest.asked.values()))
+        size = advised_size(runs[-1].manifest.answered)
         hint = f"label the same cases of both: {command('calibrate', runs[-1].folder.path, '--sample', size)}"
         raise UserError(Problem(what, options.labels, "; ".join([*notes, hint])))
 

@@ -48,9 +48,9 @@ class Drawn:
     groups: tuple[int, int]
 
 
-def advised_size(answers: int) -> int:
-    """Return how many of a run's answers to label if nobody has said how many."""
-    return max(1, min(_ADVISED, answers))
+def advised_size(answers: int | None) -> int:
+    """Return how many of a run's answers to label if nobody has said how many; `answers` is their number, if known."""
+    return min(_ADVISED, answers or _ADVISED)
 
 
 def draw(

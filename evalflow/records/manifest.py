@@ -210,6 +210,11 @@ class Manifest(Header):
         return str(target.get("title") or recorded)
 
     @property
+    def answered(self) -> int | None:
+        """How many answers there are to label; None if unknown. Of recorded answers, each case has one."""
+        return self.answers.get("answered", 0 if self.answers else sum(self.asked.values())) or None
+
+    @property
     def dataset_titles(self) -> list[str]:
         """The displayed names of the datasets."""
         return [self.dataset_title(name) for name in self.datasets]

@@ -394,6 +394,20 @@ def test_every_wrong_label_has_its_line(lab: Lab) -> None:
     assert "--sample 50" in lab("calibrate").stderr
 
 
+@pytest.mark.parametrize(
+    ("asked", "answers", "size"),
+    [(20, {"answered": 60}, 50), (5, {"answered": 15, "error": 5}, 15), (12, {}, 12), (0, {}, 50)],
+)
+def test_as_many_labels_are_advised_as_there_are_answers_not_cases(
+    lab: Lab, asked: int, answers: dict[str, int], size: int
+) -> None:
+    path = lab.latest / "run.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    counts = {"asked": {"rag": asked} if asked else {}, "answers": answers}
+    path.write_text(json.dumps(manifest | counts), encoding="utf-8")
+    assert re.search(rf"--sample {size}$", lab("calibrate").stderr, re.MULTILINE)
+
+
 def test_labels_of_other_answers_are_counted_and_left_out(lab: Lab) -> None:
     lab("calibrate", "--sample", "40", "--out", "a.csv")
     fill(lab.folder / "a.csv")

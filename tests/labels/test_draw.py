@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.labels.sheet import UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
+from evalflow.labels.sheet import UnlabelledAnswer, advised_size, draw, draw_groups, score_strata, tag_stratum
 
 
 def answers(n, score=lambda _: 0.0, tags=lambda _: ()):
@@ -106,3 +106,8 @@ def test_answers_without_a_score_are_a_stratum_of_their_own():
         "score 1": (5, 15),
         "without a score": (5, 10),
     }
+
+
+@pytest.mark.parametrize(("answers", "size"), [(None, 50), (0, 50), (20, 20), (60, 50)])
+def test_all_answers_are_advised_up_to_a_number_and_that_number_if_nobody_counted(answers, size):
+    assert advised_size(answers) == size

@@ -174,7 +174,7 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
     series = found.select("dataset", "target", "judge").unique(maintain_order=True)
     if not series.height:
         what = f"no answer has both a score of {metric} and a label"
-        size = advised_size(sum(run.manifest.asked.values()))
+        size = advised_size(run.manifest.answered)
         raise UserError(Problem(what, people.source, f"label some: {command('calibrate', '--sample', size)}"))
     if series.height > 1:
         names = ", ".join(" · ".join(str(part) for part in row if part) for row in series.iter_rows())

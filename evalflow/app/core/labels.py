@@ -81,7 +81,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     if not found.given and not found.problems:
         what = "there are no human labels"
         folder = shown(run.folder.path)
-        draw = command("calibrate", folder, "--sample", advised_size(sum(run.manifest.asked.values())))
+        draw = command("calibrate", folder, "--sample", advised_size(run.manifest.answered))
         hint = f"draw answers to label, and give the labels with --labels: {draw}"
         if found.blank:
             what = f"nobody has filled in a value yet, in {counted(len(found.blank), 'row')}"
@@ -353,7 +353,7 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         own = found[folder]
         if folder not in frames:
             why = "".join(f" ({note})" for note in (own.notes if own else ()))
-            size = advised_size(sum(run.manifest.asked.values()))
+            size = advised_size(run.manifest.answered)
             again = f"label the same cases there: {command('calibrate', folder, '--sample', size)}"
             notes.append(
                 f"{run.name}: no label is of its answers{why}, so labels correct no difference with it; {again}"
