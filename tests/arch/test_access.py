@@ -36,7 +36,7 @@ def test_every_change_of_the_studio_is_recorded() -> None:
     # and what counts against the limits of sign-ins noted; the lease of a trial is opened and settled; an answer is
     # leased at the desk, and a draft of its labels saved; what people who leave a review had leased is free; who has
     # seen a run's scores is noted; an ended run whose files the command line has changed is read again; the worker
-    # takes runs and notes their states.
+    # takes runs and notes their states; the number of answer examples that a run fills begins at 0.
     assert {name: count for name, count in writes.items() if count} == {
         "space.py": 1,
         "sessions.py": 1,
@@ -49,4 +49,5 @@ def test_every_change_of_the_studio_is_recorded() -> None:
         "runs.py": 1,
         "scores.py": 1,
         "worker.py": 6,
+        "answer_examples.py": 1,
     }
