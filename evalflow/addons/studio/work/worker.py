@@ -14,8 +14,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection
-
 from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.store.rows import now
 from evalflow.addons.studio.store.runs import StoredRun
