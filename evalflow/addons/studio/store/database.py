@@ -111,9 +111,12 @@ def current_revision(connection: Connection) -> str | None:
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):
-        raise UserError(
-            Problem("this database belongs to another program", where, "name another one: --database-url URL")
-        )
+        # Another process may have made the tables between the two questions.
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision is None:
+            raise UserError(
+                Problem("this database belongs to another program", where, "name another one: --database-url URL")
+            )
     if revision is not None and revision not in known_revisions():
         what = f"this database was made by another version of evalflow (schema {revision})"
         raise UserError(Problem(what, where, "install that version, or name another database: --database-url URL"))

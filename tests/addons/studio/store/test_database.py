@@ -12,10 +12,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import (
-    inspect,
-    text,
-)
+from sqlalchemy import Connection, inspect, text
 
 from evalflow.addons.studio.store import Database, definitions, open_database, runs
 from evalflow.addons.studio.store import database as database_module
@@ -156,6 +153,19 @@ def test_two_that_start_together_migrate_once(empty_url: str) -> None:
     assert len(opened) == 4
     for database in opened:
         database.close()
+
+
+def test_tables_that_another_process_makes_between_two_questions_are_our_own(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_another(connection: Connection) -> object:
+        monkeypatch.setattr(database_module, "inspect", inspect)
+        open_database(empty_url).close()
+        return inspect(connection)
+
+    monkeypatch.setattr(database_module, "inspect", after_another)
+    with closing(open_database(empty_url)) as database, database.reading() as connection:
+        assert MigrationContext.configure(connection).get_current_revision() is not None
 
 
 def test_another_programs_file_is_refused(tmp_path: Path) -> None:
