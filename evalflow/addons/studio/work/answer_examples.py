@@ -109,7 +109,7 @@ def fill_after_run(space: Workspace, row: StoredRun, count: Count) -> None:
 
 
 def _starter(space: Workspace, row: StoredRun) -> Actor:
-    """Who started a run, with their rights as they are now; UserError if they may not edit its project any more."""
+    """Who started a run, with their rights as they are now; ForbiddenError if they may not edit its project."""
     with space.database.reading() as connection:
         if not people.has_users(connection):
             return Actor(None, row.created_by, is_owner=True)
