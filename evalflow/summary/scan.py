@@ -232,11 +232,15 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A part of a composite, with its threshold. Without a judge its single score counts in every repeat."""
+    """A part of a composite, with its threshold. Without a judge its single score counts in every repeat.
+
+    `title` names it in the reasons of the composite; empty: its name does.
+    """
 
     asks: bool
     direction: Direction
     limit: float | None
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +306,8 @@ def _part(composite: Composite, name: str, values: tuple[Any, ...]) -> Part:
     if part["score"] is not None and source.limit is not None:
         higher = source.direction == "higher_is_better"
         passed = bool(passes(part["score"], source.limit, higher_is_better=higher))
-    return Part(**part, passed=passed, inverted=source.direction != composite.config.direction)
+    inverted = source.direction != composite.config.direction
+    return Part(**part, passed=passed, inverted=inverted, title=source.title)
 
 
 def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[str, Any]) -> ScoreRecord:

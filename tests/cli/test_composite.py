@@ -53,7 +53,7 @@ def test_a_composite_is_a_metric_like_any_other_and_other_weights_are_free(progr
         command = prepared(program, endpoint.url)
         checked = json.loads(program("check", *command, "--json").stdout)
         assert (checked["estimate"]["requests"], checked["metrics"]["quality"]) == (4, {"judge": "openai:scripted"})
-        done = program(*command, "gate={quality: {mean: '>= 0.9', point: true}}")
+        done = program(*command, "gate={quality: {mean: '>= 0.9', point: true}}", "+metric.coherence.title=Reads well")
         assert len(endpoint.requests) == 4
         assert done.returncode == 1, done.stderr
         assert scores(program) == {"c0": 0.75, "c1": 0.875, "c2": 0.25, "c3": 0.25}
@@ -62,7 +62,7 @@ def test_a_composite_is_a_metric_like_any_other_and_other_weights_are_free(progr
         for name in ("report.html", "results.csv", "junit.xml"):
             assert "quality" in (program.latest / name).read_text(encoding="utf-8"), name
         shown = program("cases", "--metric", "quality", "--id", "c2")
-        assert "coherence 1.000, exact_match 0.000 (weights 1, 3)" in " ".join(shown.stdout.split())
+        assert "Reads well 1.000, exact match 0.000 (weights 1, 3)" in " ".join(shown.stdout.split())
 
         again = program("report", "metric.quality.of.exact_match=1")
         assert again.returncode == 0, again.stderr

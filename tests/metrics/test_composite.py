@@ -64,6 +64,21 @@ def test_it_says_what_entered_and_why_the_lowest_is_low() -> None:
     ]
 
 
+def test_reasons_call_parts_by_their_titles() -> None:
+    parts = {"a": scored(0.8, title="Köln?", passed=True), "b": scored(0.5, reason="half", title="To the point")}
+    assert combine(rule(of=["a", "b"]), parts).reason == "Köln? 0.800, To the point 0.500; To the point: half"
+    assert [(step["id"], step["title"]) for step in combine(rule(of=["a", "b"]), parts).steps] == [
+        ("a", "Köln?"),
+        ("b", "To the point"),
+    ]
+    undecided = combine(rule(of=["a", "b"], op="all"), parts)
+    assert undecided.reason == "To the point neither passes nor fails: it has no threshold"
+    lacking = parts | {"b": Part(status="undefined", reason="no claims", title="To the point")}
+    assert combine(rule(of=["a", "b"]), lacking).reason == "To the point is undefined: no claims"
+    others = combine(rule(of=["a", "b"], may_lack=["b"]), lacking)
+    assert others.reason == "Köln? 0.800; without To the point, undefined: no claims"
+
+
 def test_a_scale_that_ends_the_other_way_is_turned_round() -> None:
     outcome = combine(rule(of=["a", "bias"]), {"a": scored(0.8), "bias": scored(0.1, inverted=True)})
     assert outcome.score == pytest.approx(0.85)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -73,15 +74,24 @@ class ResultRules:
     def composites(self) -> list[Composite]:
         """The composites that are computed from the scores; their parts must be usable (see `unusable_parts`)."""
         limits = {limit.metric: limit.value for limit in self.thresholds()}
+        titles = self._titles()
 
         def source(part: str) -> Source:
-            return Source(self.metrics[part].asks, self.metrics[part].config.direction, limits.get(part))
+            metric = self.metrics[part]
+            return Source(metric.asks, metric.config.direction, limits.get(part), titles[part])
 
         return [
             Composite(name, metric.judge, metric.config, {part: source(part) for part in metric.config.weights})
             for name, metric in self.metrics.items()
             if isinstance(metric.config, CompositeMetricConfig)
         ]
+
+    def _titles(self) -> Mapping[str, str]:
+        """The names of metrics for people: a title, or the name with spaces; the name if two would be called alike."""
+        own = {name: metric.config.title if metric.declared == name else None for name, metric in self.metrics.items()}
+        titles = {name: title or name.replace("_", " ") for name, title in own.items()}
+        used = Counter(titles.values())
+        return {name: title if used[title] == 1 else name for name, title in titles.items()}
 
     def undecided(self) -> Iterator[Problem]:
         """Parts of composites and gates on pass rates that need a threshold and have none."""

@@ -82,10 +82,14 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
 
 @dataclass(slots=True)
 class Part(Outcome):
-    """A part's score. `passed` is None without a threshold; an `inverted` score enters as 1 minus the score."""
+    """A part's score.
+
+    `passed` is None without a threshold; an `inverted` score enters as 1 minus the score; `title` names it in reasons.
+    """
 
     passed: bool | None = None
     inverted: bool = False
+    title: str = ""
 
     @property
     def entry(self) -> float:
@@ -101,7 +105,7 @@ def combine(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcome
         return blocked
     scored = {name: part for name, part in parts.items() if part.status == "scored"}
     by_passing = config.op in BY_PASSING
-    undecided = next((name for name, part in scored.items() if by_passing and part.passed is None), None)
+    undecided = next((_called(*named) for named in scored.items() if by_passing and named[1].passed is None), None)
     if undecided:
         return Outcome(status="undefined", reason=f"{undecided} neither passes nor fails: it has no threshold")
     entries = {name: float(part.passed or 0) if by_passing else part.entry for name, part in scored.items()}
@@ -123,11 +127,11 @@ def _blocked(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcom
         for name, part in lacking.items():
             if part.status != state or (state != "error" and name in config.may_lack):
                 continue
-            return blocked_by(name, part)
+            return blocked_by(_called(name, part), part)
     if len(lacking) < len(parts):
         return None
     states = {part.status for part in lacking.values()}
-    why = "; ".join(f"{name} is {part.status}: {part.reason}" for name, part in lacking.items())
+    why = "; ".join(f"{_called(name, part)} is {part.status}: {part.reason}" for name, part in lacking.items())
     return Outcome(status="skipped" if states == {"skipped"} else "undefined", reason=why)
 
 
@@ -150,19 +154,27 @@ def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterat
     weights = [f"{config.weights[name]:g}" for name in scored]
     described = ", ".join(_described(name, part, config) for name, part in scored.items())
     yield described + (f" (weights {', '.join(weights)})" if len({*weights}) > 1 else "")
-    yield from (f"without {name}, {part.status}: {part.reason}" for name, part in parts.items() if name not in scored)
+    for name, part in parts.items():
+        if name not in scored:
+            yield f"without {_called(name, part)}, {part.status}: {part.reason}"
     lowest = min(scored, key=lambda name: scored[name].entry)
     if scored[lowest].reason:
-        yield f"{lowest}: {one_line(scored[lowest].reason or '', 2 * REMARK)}"
+        yield f"{_called(lowest, scored[lowest])}: {one_line(scored[lowest].reason or '', 2 * REMARK)}"
+
+
+def _called(name: str, part: Part) -> str:
+    return part.title or name
 
 
 def _described(name: str, part: Part, config: CompositeMetricConfig) -> str:
+    called = _called(name, part)
     if config.op in BY_PASSING:
-        return f"{name} {'passes' if part.passed else 'fails'} with {part.score:.3f}"
-    return f"{name} {part.score:.3f}" + (f" taken as {part.entry:.3f}" if part.inverted else "")
+        return f"{called} {'passes' if part.passed else 'fails'} with {part.score:.3f}"
+    return f"{called} {part.score:.3f}" + (f" taken as {part.entry:.3f}" if part.inverted else "")
 
 
 def _step(name: str, part: Part, weight: float) -> dict[str, object]:
     entry = {"score": part.score, "weight": weight, "passed": part.passed}
     reply = {key: value for key, value in entry.items() if value is not None}
-    return {"id": name, "task": None, "items": None, "reply": reply, "probabilities": None, "reasks": 0}
+    step = {"id": name, "title": _called(name, part), "task": None, "items": None, "reply": reply}
+    return {**step, "probabilities": None, "reasks": 0}

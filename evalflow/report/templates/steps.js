@@ -36,7 +36,7 @@ function goneOverLater(said, later) {
 }
 
 function step(said, at, steps) {
-  const head = h("h4", {}, said.id, said.task ? ` · ${said.task}` : "", said.reasks ? ` · asked again ${said.reasks}×` : "",
+  const head = h("h4", {}, said.title ?? said.id, said.task ? ` · ${said.task}` : "", said.reasks ? ` · asked again ${said.reasks}×` : "",
     said.mended ? ` · reply mended: ${said.mended.join(", ")}` : "");
   const replies = Array.isArray(said.reply) ? said.reply : null;
   let body = [];

@@ -135,7 +135,7 @@ def _step(step: Mapping[str, Any]) -> Markup:
     reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
     replies = reply if is_list(reply) else [reply]
     items: Sequence[Any] = step.get("items") or []
-    shown = [markup("h5", capitalised(str(step.get("id", "step")).replace("_", " ")))]
+    shown = [markup("h5", _step_name(step))]
     for place, one in enumerate(replies):
         if place < len(items):
             shown.append(_text(readable(items[place]), "text item"))
@@ -147,6 +147,11 @@ def _step(step: Mapping[str, Any]) -> Markup:
         mended = f" (mended: {', '.join(step['mended'])})" if step.get("mended") else ""
         shown.append(_text(f"Reply{mended}: {step['raw']}", "text small muted"))
     return markup("div", *shown, cls="step")
+
+
+def _step_name(step: Mapping[str, Any]) -> str:
+    """The title of a step, which a part of a composite has; without one, its id in words."""
+    return str(step.get("title") or capitalised(str(step.get("id", "step")).replace("_", " ")))
 
 
 def _text(content: str, classes: str = "text") -> Markup:
