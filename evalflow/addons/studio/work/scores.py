@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.scores import Limit, People, PeopleScore, RunScores, Score, ScoreFilter
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
-from evalflow.addons.studio.work.space import Page, Workspace, not_found
+from evalflow.addons.studio.work.space import Page, Workspace, not_found, place_of
 from evalflow.app.core.labels import people_of_run
 from evalflow.app.core.rederive import metrics_in
 from evalflow.app.core.saved import open_run
@@ -62,8 +61,6 @@ class Distribution:
 
 MAX_PAGE = 500
 BINS = 20
-_LARGEST = 2**31 - 1
-"""The largest possible position."""
 
 
 @requires("read")
@@ -88,9 +85,9 @@ def list_scores(
         raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
     with _scores_of(space, run_id) as scores:
         if sort == "input":
-            found = scores.page(chosen, _cursor(cursor, (int, int)), limit + 1)
+            found = scores.page(chosen, place_of(cursor, int, int), limit + 1)
         else:
-            place = _cursor(cursor, (float, int, int))
+            place = place_of(cursor, float, int, int)
             found = scores.page_by_score(chosen, place, limit + 1, is_descending=sort == "-score")
     more = None
     if len(found) > limit:
@@ -328,18 +325,3 @@ def limits_of(facts: Mapping[str, Any], thresholds: Mapping[str, float] | None =
         if value is not None:
             found.append(Limit(name, metric.judge, value, metric.higher_is_better))
     return found
-
-
-def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
-    if text is None:
-        return None
-    parts = text.split(",")
-    try:
-        if len(parts) != len(kinds) or len(text) > 60:
-            raise ValueError
-        found = tuple(kind(part) for kind, part in zip(kinds, parts, strict=True))
-        if not all(0 <= value <= _LARGEST if isinstance(value, int) else math.isfinite(value) for value in found):
-            raise ValueError
-        return found
-    except ValueError:
-        raise UserError(Problem(f"{text!r} is not a cursor", "cursor", "take `next` of the page before")) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import os
 import time
 from collections import OrderedDict
@@ -142,13 +143,26 @@ def _items_from(read: Callable[[str | None], Page[T]], page: Page[T]) -> Iterato
         yield from page.items
 
 
+def place_of(cursor: str | None, *kinds: type[float]) -> Any:
+    """The numbers, of these kinds, in the cursor of a list; None without a cursor."""
+    try:
+        found = None if cursor is None else [kind(part) for kind, part in zip(kinds, cursor.split(","), strict=True)]
+        if not all(0 <= one < 2**63 if isinstance(one, int) else math.isfinite(one) for one in found or ()):
+            raise ValueError
+    except ValueError:
+        raise invalid_cursor() from None
+    return found and tuple(found)
+
+
 def row_number(cursor: str | None) -> int | None:
     """The row number in the cursor of a list of rows."""
-    if cursor is None:
-        return None
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
-        raise UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))
-    return int(cursor)
+    found = place_of(cursor, int)
+    return found and found[0]
+
+
+def invalid_cursor() -> UserError:
+    """The error for a cursor that no page of the list has returned."""
+    return UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))
 
 
 class NotFoundError(UserError):

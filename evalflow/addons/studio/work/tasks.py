@@ -15,7 +15,7 @@ from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
 from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import run_row
-from evalflow.addons.studio.work.space import Page, Workspace, every_item, not_found, stale
+from evalflow.addons.studio.work.space import Page, Workspace, every_item, not_found, place_of, stale
 from evalflow.errors import Problem, UserError
 
 LONGEST_TITLE, LONGEST_TEXT = 300, 20_000
@@ -135,10 +135,10 @@ def list_tasks(
     space: Workspace, query: TaskQuery | None = None, cursor: str | None = None, limit: int = 50
 ) -> Page[Task]:
     """Tasks by priority, high first, then the newest first."""
-    wanted, after = _known_run(space, query), _place(cursor)
+    wanted, after = _known_run(space, query), place_of(cursor, int, int)
     found = space.read(stored.page, space.project_id, wanted, after, limit + 1)
     tasks = [_task(row) for row in found[:limit]]
-    return Page(tasks, f"{tasks[-1].rank}-{tasks[-1].id}" if len(found) > limit else None)
+    return Page(tasks, f"{tasks[-1].rank},{tasks[-1].id}" if len(found) > limit else None)
 
 
 @requires("read")
@@ -204,15 +204,6 @@ def _known_run(space: Workspace, query: TaskQuery | None) -> TaskQuery:
     if query is not None and query.run is not None:
         run_row(space, query.run)
     return query or TaskQuery()
-
-
-def _place(cursor: str | None) -> tuple[int, int] | None:
-    if cursor is None:
-        return None
-    rank, _, row = cursor.partition("-")
-    if not (rank in ("0", "1", "2") and row.isdecimal() and row.isascii() and len(row) < 10):
-        raise UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))
-    return int(rank), int(row)
 
 
 def _differing(task: Task, values: Mapping[str, object]) -> list[str]:

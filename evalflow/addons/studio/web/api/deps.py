@@ -13,8 +13,7 @@ from fastapi import Depends, Header, HTTPException, Path, Query, Request, Respon
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalflow.addons.studio.work.space import Page, Workspace
-from evalflow.errors import Problem, UserError
+from evalflow.addons.studio.work.space import Page, Workspace, invalid_cursor
 
 _ETAG = re.compile(r'"(\d{1,18})"\Z')
 
@@ -141,7 +140,7 @@ class WantedPage(NamedTuple):
         try:
             rest = [item for item in items if behind is None or list(key(item)) > behind]
         except TypeError:
-            raise _invalid_cursor() from None
+            raise invalid_cursor() from None
         more = _write(key(rest[self.limit - 1])) if len(rest) > self.limit else None
         return Page(rest[: self.limit], more)
 
@@ -163,11 +162,7 @@ def _read(cursor: str) -> list[Any]:
         padded = cursor + "=" * (-len(cursor) % 4)
         found = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError):
-        raise _invalid_cursor() from None
+        raise invalid_cursor() from None
     if not isinstance(found, list):
-        raise _invalid_cursor()
+        raise invalid_cursor()
     return cast("list[Any]", found)
-
-
-def _invalid_cursor() -> UserError:
-    return UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))

@@ -94,7 +94,7 @@ def test_a_cursor_that_was_made_up_is_refused(api: Api) -> None:
     }
     for sort, cursor in ((sort, cursor) for sort, some in cursors.items() for cursor in some):
         answer = api("GET", f"/runs/{run}/scores?metric=exact_match&sort={sort}&cursor={cursor}")
-        assert (answer.status, answer.json["errors"][0]["pointer"]) == (422, "/cursor"), cursor
+        assert (answer.status, answer.json["errors"][0]["pointer"]) == (422, "?cursor"), cursor
 
 
 def test_a_run_of_what_is_not_there_is_refused(api: Api) -> None:
