@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select
 
-from evalflow.addons.studio.store.rows import Row, every, now
+from evalflow.addons.studio.store.rows import Row, every, now, storable
 from evalflow.addons.studio.store.server_tables import audit
+from evalflow.errors import Problem, UserError
 
 
 def add(
@@ -25,28 +28,43 @@ def add(
     connection.execute(insert(audit).values(**values, fields=list(fields), at=now()))
 
 
-def page(
-    connection: Connection,
-    before: int | None,
-    limit: int,
-    equal: Mapping[str, str | None],
-    since: str | None = None,
-    until: str | None = None,
-) -> list[Row]:
-    """Return changes, newest first.
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """A filter of changes; None matches all.
 
-    `before`: only rows with a smaller id. `equal`: the required values by column; None matches all. `since` (inclusive)
-    and `until` (exclusive) bound the time.
+    Attributes:
+        since, until: Inclusive start and exclusive end; in UTC if without a zone.
     """
+
+    by: str | None = None
+    project: str | None = None
+    kind: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def page(connection: Connection, before: int | None, limit: int, wanted: AuditFilter) -> list[Row]:
+    """Return changes, newest first. `before`: only rows with a smaller id."""
+    equal = {name: getattr(wanted, name) for name in ("by", "project", "kind", "action")}
     query = select(audit).order_by(audit.c.id.desc()).limit(limit)
-    query = query.where(*(audit.c[name] == value for name, value in equal.items() if value is not None))
+    query = query.where(*(audit.c[name] == storable(value) for name, value in equal.items() if value is not None))
     if before is not None:
         query = query.where(audit.c.id < before)
-    if since is not None:
-        query = query.where(audit.c.at >= since)
-    if until is not None:
-        query = query.where(audit.c.at < until)
+    if wanted.since is not None:
+        query = query.where(audit.c.at >= _stored(wanted.since))
+    if wanted.until is not None:
+        query = query.where(audit.c.at < _stored(wanted.until))
     return every(connection, query)
+
+
+def _stored(moment: datetime) -> str:
+    """Format a moment like the table does, so that comparing texts compares moments."""
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise UserError(Problem("this moment is in no calendar", "?since", "such as 2026-11-23")) from None
 
 
 def distinct(connection: Connection, column: str, project: str | None) -> list[str]:

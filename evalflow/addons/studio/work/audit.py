@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 
 from evalflow.addons.studio.store import audit
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.audit import AuditFilter
+from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.work.access import ForbiddenError, requires
 from evalflow.addons.studio.work.space import Page, Workspace, row_number
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,6 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditFilter:
-    """A filter of changes; None matches all.
-
-    Attributes:
-        since, until: Inclusive start and exclusive end; in UTC if without a zone.
-    """
-
-    by: str | None = None
-    project: str | None = None
-    kind: str | None = None
-    action: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditWords:
     """The kinds and the actions that occur, to filter by."""
 
@@ -64,7 +48,6 @@ class AuditWords:
     actions: Sequence[str]
 
 
-_EQUAL = ("by", "project", "kind", "action")
 EXPORTED = 1_000
 """Changes read at once for an export."""
 
@@ -76,7 +59,7 @@ def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = Non
     Raises:
         ForbiddenError: The filter names another project, and the person does not own the server.
     """
-    rows = _read(space, _allowed(space, wanted), row_number(cursor), limit + 1)
+    rows = space.read(audit.page, row_number(cursor), limit + 1, _allowed(space, wanted))
     return Page.of([from_row(AuditEntry, row) for row in rows], limit)
 
 
@@ -95,7 +78,7 @@ def audit_words(space: Workspace) -> AuditWords:
 
 def _rows(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
     before = None
-    while found := _read(space, wanted, before, EXPORTED):
+    while found := space.read(audit.page, before, EXPORTED, wanted):
         yield from found
         before = found[-1]["id"]
 
@@ -107,19 +90,3 @@ def _allowed(space: Workspace, wanted: AuditFilter) -> AuditFilter:
         what = f"these are the changes of project {space.project!r}, not of {wanted.project!r}"
         raise ForbiddenError(Problem(what, "?project", f"ask at /p/{wanted.project}/, or ask the owner of this server"))
     return replace(wanted, project=space.project)
-
-
-def _read(space: Workspace, wanted: AuditFilter, before: int | None, limit: int) -> list[Row]:
-    equal = {name: value and storable(value) for name, value in asdict(wanted).items() if name in _EQUAL}
-    return space.read(audit.page, before, limit, equal, _stored(wanted.since), _stored(wanted.until))
-
-
-def _stored(moment: datetime | None) -> str | None:
-    """Format a moment like the table does, so that comparing texts compares moments."""
-    if moment is None:
-        return None
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    try:
-        return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
-    except OverflowError:
-        raise UserError(Problem("this moment is in no calendar", "?since", "such as 2026-11-23")) from None

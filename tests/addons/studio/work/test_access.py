@@ -114,7 +114,7 @@ def test_a_change_is_recorded_with_who_and_what_and_no_content(space: Workspace)
         bots.update_bot(own, "helper", 1, description="too late")
     bots.delete_bot(own, "helper", 2)
     with space.database.reading() as connection:
-        rows = audit.page(connection, None, 10, {"by": "ann", "project": "default", "kind": "bot"})
+        rows = audit.page(connection, None, 10, audit.AuditFilter("ann", "default", "bot"))
     assert [(row["action"], row["name"], row["fields"]) for row in rows] == [
         ("delete", "helper", []),
         ("update", "helper", ["config.model", "config.system_prompt"]),
