@@ -48,20 +48,22 @@ class ProvidedIdentity:
 
 
 @open_to_all
-def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
-    """Store the state of a sign-in while the browser is at the provider; returns the key for the browser."""
+def keep_until_back(
+    space: Workspace, content: Mapping[str, str], kind: str = _KIND, lasts: timedelta = BACK_TTL
+) -> str:
+    """Store the state of a sign-in while the browser asks a provider, or a device; returns the key for the browser."""
     key = secrets.token_urlsafe(32)
     with space.database.writing(in_turn=False) as connection:
-        people.put_code(connection, key, {**content, "kind": _KIND}, BACK_TTL)
+        people.put_code(connection, key, {**content, "kind": kind}, lasts)
     return key
 
 
 @open_to_all
-def take_back(space: Workspace, key: str) -> Mapping[str, str] | None:
+def take_back(space: Workspace, key: str, kind: str = _KIND, lasts: timedelta = BACK_TTL) -> Mapping[str, str] | None:
     """Return and delete the state that `keep_until_back` stored under that key; None if there is none."""
     with space.database.writing(in_turn=False) as connection:
-        content = people.code(connection, key, BACK_TTL)
-        return people.take_code(connection, key, BACK_TTL) if content and content["kind"] == _KIND else None
+        content = people.code(connection, key, lasts)
+        return people.take_code(connection, key, lasts) if content and content["kind"] == kind else None
 
 
 @open_to_all

@@ -7,7 +7,6 @@ checks that the signature is for this challenge and server, and that the device 
 from __future__ import annotations
 
 import base64
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,6 +17,7 @@ from evalflow.addons.studio.store import people
 from evalflow.addons.studio.store.people import Passkey
 from evalflow.addons.studio.store.rows import storable
 from evalflow.addons.studio.work.access import Actor, SignedOutError, open_to_all, requires
+from evalflow.addons.studio.work.identities import keep_until_back, take_back
 from evalflow.addons.studio.work.people import LINK, LINK_TTL, account_state
 from evalflow.addons.studio.work.sessions import Identity, expect_no_token, own_id, start_session
 from evalflow.addons.studio.work.sign_in_limits import expect_free, forgive, note_challenge, note_refusal
@@ -206,22 +206,9 @@ def _user(space: Workspace, name: str) -> people.User:
     return found
 
 
-def _kept(space: Workspace, purpose: str, challenge: bytes, browser: Browser) -> str:
-    """Store a challenge until the response comes; returns the key for the browser."""
-    note_challenge(space, browser.address)
-    key = secrets.token_urlsafe(32)
-    content = {"kind": f"passkey {purpose}", "challenge": _text(challenge)}
-    with space.database.writing(in_turn=False) as connection:
-        people.put_code(connection, key, content, ANSWER_TTL)
-    return key
-
-
 def _taken(space: Workspace, purpose: str, key: str) -> bytes | None:
     """Return and delete the challenge stored under a key for that purpose."""
-    with space.database.writing(in_turn=False) as connection:
-        content = people.code(connection, key, ANSWER_TTL)
-        is_it = content is not None and content["kind"] == f"passkey {purpose}"
-        content = people.take_code(connection, key, ANSWER_TTL) if is_it else None
+    content = take_back(space, key, f"passkey {purpose}", ANSWER_TTL)
     return _bytes(content["challenge"]) if content else None
 
 
@@ -266,7 +253,9 @@ def _challenge(
 ) -> Challenge:
     from webauthn import options_to_json
 
-    return Challenge(_kept(space, purpose, options.challenge, browser), options_to_json(options))
+    note_challenge(space, browser.address)
+    key = keep_until_back(space, {"challenge": _text(options.challenge)}, f"passkey {purpose}", ANSWER_TTL)
+    return Challenge(key, options_to_json(options))
 
 
 def _fault(
