@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Literal, get_args
 
-from evalflow.values.jsonvalues import DEEPEST, Unusable, is_list, is_object, kind, mended, parsed
+from evalflow.values.jsonvalues import DEEPEST, Unusable, as_number, is_list, is_object, kind, mended, parsed
 
 CellType = Literal["text", "number", "boolean", "list", "json"]
 """The types that a column can be declared as."""
@@ -75,10 +75,9 @@ def text_of(value: object) -> str:
 
 def number_of(value: object) -> int | float | None:
     """The number that a value is or that a text spells out, such as 3, 4.50, +1 or 1e5; None if it is none."""
-    if isinstance(value, bool):
-        return None
     if isinstance(value, int | float):
-        return value if math.isfinite(value) else None
+        number = as_number(value)
+        return value if number is not None and math.isfinite(number) else None
     if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
         return None
     number = float(text)

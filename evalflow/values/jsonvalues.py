@@ -222,8 +222,13 @@ def number_at(values: Mapping[str, object], key: str) -> float:
 
 
 def as_number(value: object) -> float | None:
-    """The number; None for anything else, including true and false."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """The number; None for anything else, including true and false, and for a whole number too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

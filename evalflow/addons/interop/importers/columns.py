@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from math import isfinite
+from typing import TypeVar
 
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.readers import objects_in, text_of
-from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values import cells
+from evalflow.values.jsonvalues import as_list, as_map, distinct, is_finite, refuse_constant
 
+Value = TypeVar("Value")
 _UNKNOWN = "evalflow has no field for it"
 
 
@@ -83,24 +86,21 @@ class Columns:
         answer = self.get(*names)
         return "" if answer is None and any(self._data.get(name) == "" for name in names) else answer
 
-    def case_id(self, *names: str) -> str | int | None:
-        """Read the first of the keys that has a value as an id: text or a whole number.
-
-        For anything else None, and the key stays unread.
-        """
+    def take(self, convert: Callable[[object], Value | None], *names: str) -> Value | None:
+        """Read the first of the keys that has a value, converted. If that gives None, the key stays unread."""
         name = next((name for name in names if name in self), None)
-        own = None if name is None else self._data[name]
-        if name is None or isinstance(own, bool) or not isinstance(own, str | int):
-            return None
-        self._read.add(name)
-        return own
+        value = None if name is None else convert(self._data[name])
+        if name is not None and value is not None:
+            self._read.add(name)
+        return value
+
+    def case_id(self, *names: str) -> str | int | None:
+        """As `take`, for an id: text or a whole number."""
+        return self.take(_id, *names)
 
     def number(self, name: str) -> float | None:
-        """Read a number of at least 0, or a cell's text of one. For anything else None, and the key stays unread."""
-        number = number_of(self.peek(name))
-        if number is not None:
-            self._read.add(name)
-        return number
+        """As `take`, for a number of at least 0, or a cell's text of one."""
+        return self.take(number_of, name)
 
     def spread(self, starts: tuple[str, ...]) -> dict[str, object]:
         """Read the keys with one of these prefixes: their values by the rest of the key; JSON texts are parsed."""
@@ -202,15 +202,14 @@ def finite(value: object, ledger: Ledger, where: str) -> object:
     return [finite(item, ledger, where) for item in as_list(value)] if isinstance(value, list) else value
 
 
+def _id(value: object) -> str | int | None:
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
 def number_of(value: object) -> float | None:
     """A number of at least 0, such as seconds or dollars, also if a cell has it as text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if isfinite(number) and number >= 0 else None
+    number = cells.number_of(value)
+    return float(number) if number is not None and number >= 0 else None
 
 
 def is_missing(value: object) -> bool:
@@ -219,19 +218,11 @@ def is_missing(value: object) -> bool:
 
 
 def parsed(value: object) -> object:
-    """Parse a text that is a JSON object, list or quoted text; other values are unchanged."""
+    """Parse a text that is a JSON object, list or quoted text; any other value, and one with a key twice, stays."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
         return value
     try:
-        content = json.loads(value)
+        content = json.loads(value, object_pairs_hook=distinct, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return value
-    return content if _is_finite(content) else value
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, float):
-        return isfinite(value)
-    if isinstance(value, Mapping):
-        return all(map(_is_finite, as_map(value).values()))
-    return all(map(_is_finite, as_list(value)))
+    return content if is_finite(content) else value

@@ -140,9 +140,10 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
 
 
 def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
-    if "input" not in row or not isinstance(row.peek("id"), str | int):
+    own = row.case_id("id")
+    if "input" not in row or own is None:
         raise Untranslatable("it is not a sample of Inspect: it has no id or input")
-    own, epoch = row.get("id"), row.get("epoch")
+    epoch = row.get("epoch")
     case: dict[str, object] = {
         "id": f"{own}/{1 if epoch is None else epoch}",
         "group": str(own),

@@ -135,8 +135,8 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
     if len(requests) > 1 and len(likely) == len(requests) and None not in likely:
         choices = [f"{'' if len(prompts) == 1 else prompt}{end}".strip() for prompt, end in requests]
         best = max(range(len(choices)), key=lambda number: likely[number] or 0.0)
-        at = int(reference) if isinstance(reference, str) and reference.isdecimal() else len(choices)
-        right = choices[at] if at < len(choices) else reference
+        numbered = {str(number): choice for number, choice in enumerate(choices)}
+        right = numbered.get(reference, reference) if isinstance(reference, str) else reference
         case |= {"answer": choices[best], "vars": {**doc, "options": choices}}
         return case | ({} if right is None else {"reference": right})
     if isinstance(requests[0][1], Mapping):

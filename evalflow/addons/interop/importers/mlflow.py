@@ -43,6 +43,8 @@ def _of_columns(path: Path) -> Iterator[SourceRow]:
     """A table in pandas' split format, as mlflow.evaluate logs it."""
     table = as_map(read_document(path))
     names = texts_in(table.get("columns")) if table.get("columns") else []
+    if len(set(names or ())) < len(names or ()):
+        raise UserError(Problem("`columns` names a column more than once", shown(path), "give each its own name"))
     for number, row in enumerate(as_list(table.get("data"))):
         cells = as_list(row)
         where = f"{shown(path)}:data[{number}]"

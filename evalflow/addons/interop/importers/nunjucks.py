@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
+from decimal import Decimal
 
 from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
 
@@ -113,6 +114,15 @@ class _Boolean(int):
         return "true" if self else "false"
 
 
+class _Number(float):
+    """Written as JavaScript writes it: 1.0 as 1, and 0.00001 without an exponent."""
+
+    def __str__(self) -> str:
+        if not 1e-6 <= abs(self) < 1e21:
+            return "0" if self == 0 else repr(float(self)).replace("e-0", "e-")
+        return f"{Decimal(repr(float(self))):f}".removesuffix(".0")
+
+
 class _List(list[object]):
     """Written as JavaScript writes it."""
 
@@ -121,13 +131,13 @@ class _List(list[object]):
 
 
 def _as_script(value: object) -> object:
-    """A value that is written as JavaScript writes it: 1.0 as 1, null as nothing."""
+    """A value that is written as JavaScript writes it, null as nothing."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return _Boolean(value)
     if isinstance(value, float):
-        return int(value) if value.is_integer() else value
+        return _Number(value)
     if isinstance(value, Mapping):
         return {key: _as_script(inner) for key, inner in as_map(value).items()}
     return _List([_as_script(inner) for inner in as_list(value)]) if isinstance(value, list) else value

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import io
-import tokenize
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.exports import asks_nothing
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
@@ -22,6 +19,7 @@ from evalflow.addons.interop.importers.sources import LARGEST_FILE, begins_with,
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem
 from evalflow.paths import shown
+from evalflow.values.cells import opened
 from evalflow.values.jsonvalues import as_list, as_map
 
 _ASKED = ("user_input", "question", "query")
@@ -75,6 +73,9 @@ _COUNTERPARTS = Counterparts(
         "instance_rubrics": _RUBRIC,
     },
 )
+_NUMPY_TEXT = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
+_NUMPY = re.compile(rf"\[\s*(?:{_NUMPY_TEXT.pattern}\s*)+\]", re.DOTALL)
+"""A list of texts as NumPy prints it, without commas."""
 _LOWER = ("noise_sensitivity",)
 
 
@@ -183,21 +184,9 @@ def _literal(value: object) -> object:
     """The value in a cell written as JSON, in Python's notation, or as NumPy's list of texts (without commas)."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
-    content = parsed(value.strip())
-    if not isinstance(content, str):
-        return content
-    try:
-        tokens = [
-            generate_token
-            for generate_token in tokenize.generate_tokens(io.StringIO(value.strip()).readline)
-            if generate_token.string.strip()
-        ]
-        kinds = [token.type for token in tokens]
-        if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
-            return [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
-        return ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
-        return value
+    if _NUMPY.fullmatch(value.strip()):
+        value = _NUMPY_TEXT.sub(r"\1, ", value)
+    return opened(value)
 
 
 def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:

@@ -192,7 +192,8 @@ class RecordedCases:
             return
         about = {"by": label.by, "comment": label.comment, "at": label.at}
         texts = {key: value for key, value in about.items() if isinstance(value, str) and value}
-        self.labels.write({"case_id": case, "metric": name, "value": label.value, **texts})
+        row = {"case_id": case, "metric": name, "value": label.value, **texts}
+        self.labels.write(writable(row, self.imported.ledger, where))
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""

@@ -247,8 +247,8 @@ def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, objec
         case |= {"reference": ideals[0] if len(ideals) == 1 else ideals} if ideals else {}
     else:
         case["vars"] = {"ideal": declared}
-    if isinstance(row.peek("id"), str | int):
-        case["id"] = row.get("id")
+    if (own := row.case_id("id")) is not None:
+        case["id"] = own
     if check is None:
         return case
     if not ideals:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite, isinf
+from math import inf, isinf
 
 from evalflow.addons.interop.importers.columns import is_missing
 from evalflow.addons.interop.importers.files import key_for
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.records.scores import Direction, passes
+from evalflow.values.cells import number_of
 from evalflow.values.jsonvalues import as_list
 
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
@@ -84,22 +85,19 @@ def score_number(value: object) -> float | None:
     if isinstance(value, list):
         items = as_list(value)
         return score_number(items[0]) if len(items) == 1 else None
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "false"):
-            return float(word == "true")
-        try:
-            value = float(word)
-        except ValueError:
-            return None
-    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+    if isinstance(value, str) and (word := value.strip().lower()) in ("true", "false"):
+        return float(word == "true")
+    number = value if isinstance(value, bool) else number_of(value)
+    return None if number is None else float(number)
 
 
 def is_infinite(value: object) -> bool:
-    """Whether a score, also as a cell's text, is infinite."""
+    """Whether a score, also as a cell's text, is infinite, or too large for a float."""
     try:
         return isinstance(value, int | float | str) and isinf(float(value))
-    except (ValueError, OverflowError):
+    except OverflowError:
+        return True
+    except ValueError:
         return False
 
 

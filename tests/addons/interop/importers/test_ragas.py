@@ -192,7 +192,7 @@ def test_a_score_that_is_nan_is_listed_and_an_empty_list_stays(tmp_path: Path, f
         ("t.csv", "", "the file is empty"),
         ("t.csv", "a,b\n1,2\n", "it has none of user_input"),
         ("t.csv", 'user_input,contexts\nQ,"[1, (\'"\n', "cannot be read as a list"),
-        ("t.csv", "user_input\n\"[{'content': array()}]\"\n", "its turns cannot be read"),
+        ("t.csv", "user_input\n\"[{'content': array()}]\"\n", "no turn of a user"),
         ("t.jsonl", '{"user_input": [{"type": "ai", "content": "A"}]}', "no turn of a user"),
         ("t.jsonl", '{"user_', "t.jsonl:1: row: broken JSON"),
         ("t.parquet", "PAR1", "broken Parquet"),

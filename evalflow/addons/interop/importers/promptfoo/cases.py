@@ -11,7 +11,7 @@ from pathlib import Path
 from evalflow.addons.interop.importers.files import output_text
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
-from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, csv_rows, row_as_test
+from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, row_as_test
 from evalflow.addons.interop.importers.readers import object_in, objects_in, text_in, text_of
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
 from evalflow.errors import Problem, UserError
@@ -140,12 +140,9 @@ class TestReader:
             return
         for path in paths:
             ending = path.suffix.lower()
-            if ending == ".csv":
-                for row, line in csv_rows(path):
-                    yield row_as_test(row, line), line, path.parent
-            elif ending == ".jsonl":
+            if ending in (".csv", ".jsonl"):
                 for row in read_rows(path):
-                    yield row.data, row.where, path.parent
+                    yield row_as_test(row.data, row.where) if ending == ".csv" else row.data, row.where, path.parent
             elif ending in (".yaml", ".yml", ".json"):
                 yield from self._entries(read_document(path), shown(path), path.parent)
             else:

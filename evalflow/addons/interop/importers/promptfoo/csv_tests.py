@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from evalflow.addons.interop.importers.located import LocatedMap
-from evalflow.addons.interop.importers.sources import read_text
-from evalflow.errors import Problem, UserError
-from evalflow.paths import shown
 
 _TYPES = (
     "answer-relevance|bleu|classifier|contains|contains-all|contains-any|contains-html|contains-json|contains-sql|"
@@ -38,25 +33,9 @@ _THRESHOLDS = frozenset({"similar", "answer-relevance", "context-faithfulness", 
 """Types whose default threshold in a cell is 0.75."""
 
 
-def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
-    """The rows by column, each with its place; UserError if the file is not CSV, or a row has too many or few cells."""
-    text = read_text(path)
-    header = text.splitlines()[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
-    try:
-        for row in reader:
-            where = f"{shown(path)}:{reader.line_num}"
-            if None in row or None in row.values():
-                what = f"the row has more or fewer cells than the header, which has {len(reader.fieldnames or ())}"
-                raise UserError(Problem(what, where))
-            yield row, where
-    except csv.Error as error:
-        raise UserError(Problem(f"broken CSV: {error}", f"{shown(path)}:{reader.line_num}")) from None
-
-
-def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
+def row_as_test(row: Mapping[str, object], where: str) -> LocatedMap:
     """A row as a test in the format of promptfoo's YAML."""
-    cells = {column.strip(): cell for column, cell in row.items()}
+    cells = {column: "" if cell is None else str(cell) for column, cell in row.items()}
     expected = {key: cell.strip() for key, cell in cells.items() if key.startswith("__expected") and cell.strip()}
     asserts = [assert_of_cell(cell, where) for cell in expected.values()]
     for number, item in enumerate(asserts):

@@ -109,7 +109,7 @@ def _parts(path: Path) -> list[str]:
         case ".txt":
             return [part.strip("\r\n") for part in _SEPARATOR.split(text) if part.strip()]
         case ".jsonl":
-            return [line for line in text.splitlines() if line.strip()]
+            return [line for line in text.split("\n") if line.strip()]  # other line ends may be in a text
         case ".csv":
             rows = list(csv.reader(io.StringIO(text)))
             columns = rows[0] if rows else []

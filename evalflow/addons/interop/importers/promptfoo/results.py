@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, parsed
@@ -33,6 +32,7 @@ from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader,
 from evalflow.addons.interop.importers.promptfoo.cases import tag_names
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
 from evalflow.addons.interop.importers.recorded import writable
+from evalflow.addons.interop.importers.scores import score_number
 from evalflow.addons.interop.importers.sources import (
     SourceFolder,
     leave_document_keys,
@@ -163,7 +163,7 @@ def _take(results: _Results, row: Columns) -> None:
         variables = declared
     threshold = as_number(test.get("threshold"))
     checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
-    raw = str(row.child("prompt").get("raw") or "")
+    raw = _text(row.child("prompt").get("raw") or "")
     asked = _asked(raw, variables, ledger, row.where)
     case: dict[str, object] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
     answer = _answer(row)
@@ -199,9 +199,9 @@ def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, object]
 
 def _column(results: _Results, row: Columns) -> _AnswerColumn:
     provider, prompt = row.child("provider"), row.child("prompt")
-    name = str(provider.get("label") or provider.peek("id") or "provider")
+    name = _text(provider.get("label") or provider.peek("id") or "provider")
     at, label = row.get("promptIdx"), prompt.get("label")
-    which = str(label or "" if at is None else at)
+    which = _text(label or "" if at is None else at)
     earlier = results.columns.get((name, which))
     if earlier is not None:
         return earlier
@@ -220,11 +220,15 @@ def _answer(row: Columns) -> dict[str, object]:
     output = as_map(row.peek("response")).get("output")
     if row.get("failureReason") == _FAILED or output is None:
         error = row.get("error") or response.get("error")
-        return {"failure": str(error or "the tool got no answer")}
+        return {"failure": _text(error or "the tool got no answer")}
     response.get("output")
     ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
     more = {} if ended is None else {"finish_reason": ended}
-    return {"answer": output if isinstance(output, str) else output_text(output), **more}
+    return {"answer": _text(output), **more}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else output_text(value)
 
 
 def _bill(row: Columns) -> dict[str, float]:
@@ -280,7 +284,7 @@ def _score(
 ) -> Iterator[tuple[str, float | bool]]:
     """The score of a name: the weighted mean of the assertions that share it, as in their check."""
     key = results.scores.get(name) or _score_key(results, name)
-    usable = [(score, weight) for score, weight in scores if isinstance(score, bool | int | float) and isfinite(score)]
+    usable = [(number, weight) for score, weight in scores if (number := score_number(score)) is not None]
     if key is None or len(usable) < len(scores):
         reason = "it is not a number" if key else f"there are more than {_MANY} names of scores"
         results.ledger.left("scores", f"score {name}", where, reason, count=len(scores))
@@ -288,7 +292,7 @@ def _score(
     results.ledger.took("scores", len(scores))
     total = sum(weight for _, weight in usable)
     if len(usable) == 1 or not total:
-        yield key, usable[0][0] if name == "passed" else float(usable[0][0])
+        yield key, bool(usable[0][0]) if name == "passed" else usable[0][0]
     else:
         yield key, sum(score * weight for score, weight in usable) / total
 
