@@ -19,7 +19,7 @@ from evalflow.addons.studio.web.pages.case_conversation import (
 from evalflow.addons.studio.web.pages.cases import CaseSearch
 from evalflow.addons.studio.web.pages.check_cards import CheckCards
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import UNDO, Edited, Saving, confirmation
+from evalflow.addons.studio.web.ui.dialogs import UNDO, Edited, Saving, carry_out, confirmation
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TagField
 from evalflow.addons.studio.web.ui.parts import badge, button, link_button, tell, text
@@ -56,10 +56,8 @@ def add() -> None:
         back = search.around(place.before, number).path(dataset)
         after = search.around(place.before, place.next or place.previous).path(dataset)
 
-        async def delete() -> None:
-            gone = await forms.attempt(lambda: cases.delete_cases(workspace, dataset, [number]))
-            if gone is not None:
-                forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
+        def leave(gone: cases.Deleted) -> None:
+            forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
 
         trail = [(title_of("dataset", dataset), back)]
         with frame(case_title(found.question, found.body["id"]), place="Test cases", trail=trail) as actions:
@@ -68,6 +66,7 @@ def add() -> None:
                     badge("draft", "warn").props('title="Runs leave it out"')
                 _neighbours(dataset, search, place)
                 if may("edit"):
+                    delete = partial(carry_out, partial(cases.delete_cases, workspace, dataset, [number]), leave)
                     asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
                     button("Delete", asked.open, kind="danger")
             _CaseEditor(workspace, dataset, found, search, place, around)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -12,12 +12,12 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import dialog, open_once, question
+from evalflow.addons.studio.web.ui.dialogs import dialog, open_once, question, work_button
 from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import button, icon_button, message, tell, text
 from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work import cases
-from evalflow.addons.studio.work.answer_examples import RunAnswer, ask_bot, run_answers, run_example
+from evalflow.addons.studio.work.answer_examples import ask_bot, run_answers, run_example
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import texts_of
@@ -267,21 +267,16 @@ class AnswerExample:
             tell("No run has an answer to this case yet.")
             return
 
-        def taking(one: RunAnswer) -> Callable[[], Awaitable[None]]:
-            async def take() -> None:
-                example = await forms.attempt(lambda: run_example(self._workspace, one.run_id, self._dataset, case))
-                if example is not None:
-                    self._put(example)
-                    opened.close()
-
-            return take
+        def put(example: Mapping[str, Any]) -> None:
+            self._put(example)
+            opened.close()
 
         with dialog("Take a run's answer", "It replaces the example.") as opened:
             for one in found:
                 with ui.element("div").classes("run-answer"):
                     text(f"{title_of('bot', one.bot)} · {one.title or one.run_id}", classes="muted small")
                     text(one.answer, classes="text clamp")
-                    button("Take it", taking(one))
+                    work_button("Take it", partial(run_example, self._workspace, one.run_id, self._dataset, case), put)
             button("Cancel", opened.close)
         open_once(opened)
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import confirmation, dialog, offer_undo, open_once, question
+from evalflow.addons.studio.web.ui.dialogs import carry_out, confirmation, dialog, offer_undo, open_once, question
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.naming import TagCounts, TagField, tag_options
 from evalflow.addons.studio.web.ui.parts import (
@@ -320,13 +320,12 @@ class BulkBar:
 
     async def _activate(self, *, draft: bool) -> None:
         work = partial(cases.activate_cases, self._workspace, self._dataset, list(self._selected), draft=draft)
-        await self._tell(await forms.attempt(work))
+        await carry_out(work, self._tell)
 
-    async def _tell(self, number: int | None) -> None:
-        """Say how many cases were changed; nothing after an error."""
-        if number is not None:
-            tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
-            await self._on_change()
+    async def _tell(self, number: int) -> None:
+        """Say how many cases were changed."""
+        tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
+        await self._on_change()
 
     async def _remove_tag(self) -> None:
         tags = [tag for tag, _ in await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset)]
@@ -348,13 +347,13 @@ class BulkBar:
         self._ask("Set the group", lambda: forms.line(about), "Set", work, is_required=False)
 
     def _delete(self) -> None:
-        async def delete() -> None:
-            gone = await forms.attempt(lambda: cases.delete_cases(self._workspace, self._dataset, list(self._selected)))
-            if gone is not None:
-                self._selected.clear()
-                offer_undo(self._workspace, gone.trash, f"{counted(gone.count)} deleted.")
-                await self._on_change()
+        async def deleted(gone: cases.Deleted) -> None:
+            self._selected.clear()
+            offer_undo(self._workspace, gone.trash, f"{counted(gone.count)} deleted.")
+            await self._on_change()
 
+        work = partial(cases.delete_cases, self._workspace, self._dataset, list(self._selected))
+        delete = partial(carry_out, work, deleted)
         title = f"Delete {counted(len(self._selected))}?"
         with self._bar:
             open_once(confirmation(title, "Runs keep their own copies.", "Delete", delete, keep="Cancel"))
@@ -375,7 +374,8 @@ class BulkBar:
                 return
             number = await forms.attempt(lambda: work(field), by=doing)
             asked.close()
-            await self._tell(number)
+            if number is not None:
+                await self._tell(number)
 
         with self._bar, question(title, "", action, confirmed) as asked:
             field = make()

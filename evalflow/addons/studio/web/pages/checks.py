@@ -13,7 +13,7 @@ from evalflow.addons.studio.web.pages.cases import CaseSearch
 from evalflow.addons.studio.web.pages.check_fields import about_kind, in_words, offered_kinds
 from evalflow.addons.studio.web.pages.check_form import CheckForm, check_content
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Deleting, confirmation, edited, offer_undo
+from evalflow.addons.studio.web.ui.dialogs import Deleting, carry_out, confirmation, edited, offer_undo
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
@@ -165,12 +165,7 @@ def _delete_button(workspace: Workspace, found: Check, actions: ui.element, usag
         else:
             deleting.open()
 
-    async def remove() -> None:
-        removed = await forms.attempt(lambda: check_uses.remove_everywhere(workspace, found.name))
-        if removed is not None:
-            usage.offer_undo(removed)
-            await usage.refresh()
-
+    remove = partial(carry_out, partial(check_uses.remove_everywhere, workspace, found.name), usage.removed)
     delete = partial(checks.delete_check, workspace, found.name)
     seen = edited(checks.get_check, workspace, check_content, found)
     deleting = Deleting(seen, title, "Runs keep their own copies.", delete, "/checks")
@@ -243,10 +238,11 @@ class CheckUsage:
             await self._enabling.read()
         await self.load()
 
-    def offer_undo(self, removed: Deleted) -> None:
+    async def removed(self, gone: Deleted) -> None:
         """Say from how many cases the check was removed, and offer to undo it."""
-        what = f"The check was removed from {counted(removed.count)}."
-        offer_undo(self._workspace, removed.trash, what, self.refresh)
+        what = f"The check was removed from {counted(gone.count)}."
+        offer_undo(self._workspace, gone.trash, what, self.refresh)
+        await self.refresh()
 
 
 def _in_words(use: check_uses.CheckUse) -> str:
@@ -313,10 +309,11 @@ class _Enabling:
         wanted = [case for case in self._found.cases if case not in on]
         dataset = str(self._dataset.value)
         work = partial(check_uses.enable_check, self._workspace, dataset, wanted, self._name)
-        number = await forms.attempt(work, by=self._enable)
-        if number is not None:
-            tell(f"The check was enabled on {counted(number)}.")
-            await self._usage.refresh()
+        await carry_out(work, self._tell, by=self._enable)
+
+    async def _tell(self, number: int) -> None:
+        tell(f"The check was enabled on {counted(number)}.")
+        await self._usage.refresh()
 
     def _ask_to_remove(self) -> None:
         title = f"Remove it from {counted(len(self._found.naming))}?"
@@ -327,7 +324,4 @@ class _Enabling:
     async def _removed(self) -> None:
         dataset = str(self._dataset.value)
         work = partial(check_uses.remove_check, self._workspace, dataset, self._found.naming, self._name)
-        removed = await forms.attempt(work, by=self._remove)
-        if removed is not None:
-            self._usage.offer_undo(removed)
-            await self._usage.refresh()
+        await carry_out(work, self._usage.removed, by=self._remove)

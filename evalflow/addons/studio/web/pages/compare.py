@@ -20,6 +20,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.pages.compare_cases import ChangeQuery, changed_cases
 from evalflow.addons.studio.web.pages.runs import ACTIVE, name_of, own_first, run_option, when
 from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import work_button
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     ProgressBar,
@@ -245,21 +246,19 @@ def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
 def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
     """Edit the prompt of the bot of run B, run the same cases again, and compare with run B."""
 
-    async def start() -> None:
-        prompt, key = str(field.value or ""), f"prompt-{uuid.uuid4().hex}"
-        started = await forms.attempt(
-            lambda: run_with_prompt(workspace, run.run_id, prompt, bot.version, key),
-            {"system_prompt": field, "prompt": field},
-            starting,
-        )
-        if started is not None:
-            forms.leave(_Pair(run.run_id, started.run_id).path())
+    def start() -> Run:
+        key = f"prompt-{uuid.uuid4().hex}"
+        return run_with_prompt(workspace, run.run_id, str(field.value or ""), bot.version, key)
+
+    def leave(started: Run) -> None:
+        forms.leave(_Pair(run.run_id, started.run_id).path())
 
     title = f"Edit the prompt of {bot.title}, run and compare"
     with fold(title).classes("card prompt-trial"), forms.unsaved(kept=True), ui.element("div").classes("form wide"):
         field = forms.area(_PROMPT, str(bot.config.get("system_prompt") or "")).props("dir=auto")
         with ui.element("div").classes("actions"):
-            starting = button("Run and compare", start, kind="primary", icon="play_arrow")
+            fields = {"system_prompt": field, "prompt": field}
+            work_button("Run and compare", start, leave, fields, kind="primary", icon="play_arrow")
             about = f"Asks {bot.title} the same test cases again, and compares with {name_of(run)}."
             text(about, "span", "small muted")
 

@@ -18,7 +18,7 @@ from evalflow.addons.studio.web.pages.cases import (
     number_of,
 )
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Saving, delete_button, edited
+from evalflow.addons.studio.web.ui.dialogs import Saving, delete_button, edited, work_button
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import (
@@ -125,16 +125,15 @@ async def _offer_examples(workspace: Workspace, dataset: str) -> None:
     if latest is None or not may("edit"):
         return
 
-    async def fill() -> None:
-        number = await forms.attempt(lambda: fill_examples(workspace, dataset, latest.run_id), by=filling)
-        if number is not None:
-            tell(f"{counted(number)} got an answer example.")
-            offer.delete()
+    def filled(number: int) -> None:
+        tell(f"{counted(number)} got an answer example.")
+        offer.delete()
 
     with ui.element("div").classes("offer") as offer:
         have = "case has" if missing == 1 else "cases have"
         text(f"{missing:,} {have} no answer example to try checks on.", "span")
-        filling = button(f"Take the answers of {latest.title or latest.run_id}", fill)
+        fill = partial(fill_examples, workspace, dataset, latest.run_id)
+        work_button(f"Take the answers of {latest.title or latest.run_id}", fill, filled)
 
 
 def _cards(shown: list[datasets.Dataset]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import work_button
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
     MODEL,
@@ -26,7 +28,7 @@ from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work.bots import list_models, try_bot
 from evalflow.addons.studio.work.first_case import FirstCase, save_first_case
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.runs import create_run
+from evalflow.addons.studio.work.runs import Run, create_run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import Answer
@@ -58,10 +60,8 @@ def first_steps(workspace: Workspace, connections: Sequence[str] | None) -> None
     """The sample run, and the form of an own bot. `connections`: the only ones it may call; None: any address."""
     key = f"sample-{uuid.uuid4().hex}"
 
-    async def start() -> None:
-        run = await forms.attempt(lambda: create_run(workspace, SAMPLE, key), by=starting)
-        if run is not None:
-            ui.navigate.to(f"/runs/{run.run_id}")
+    def show(run: Run) -> None:
+        ui.navigate.to(f"/runs/{run.run_id}")
 
     with ui.element("section").classes("card first-steps"):
         text("See how it works on a sample bot", "h2")
@@ -71,7 +71,8 @@ def first_steps(workspace: Workspace, connections: Sequence[str] | None) -> None
                     text(title, "h3")
                     text(about, "p", "muted")
         with ui.element("div").classes("actions"):
-            starting = button("Try the sample bot", start, kind="primary", icon="play_arrow")
+            start = partial(create_run, workspace, SAMPLE, key)
+            work_button("Try the sample bot", start, show, kind="primary", icon="play_arrow")
     with ui.element("section").classes("card first-steps stack"):
         text("Test your own bot", "h2")
         text("Ask it a question, say what a good answer is, and see the first case scored.", "p", "muted")

@@ -10,7 +10,16 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import when
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Saving, confirmation, delete_button, dialog, edited, question
+from evalflow.addons.studio.web.ui.dialogs import (
+    Saving,
+    carry_out,
+    confirmation,
+    delete_button,
+    dialog,
+    edited,
+    question,
+    work_button,
+)
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.inviting import server_url
 from evalflow.addons.studio.web.ui.parts import (
@@ -246,10 +255,7 @@ def _adding(workspace: Workspace) -> ui.dialog:
         fields = {"name": name, "full_name": full_name, "email": email}
         given = forms.written(name) or "", forms.written(full_name) or "", forms.written(email)
         work = partial(people.add_user, workspace, given[0], full_name=given[1], email=given[2])
-        made = await forms.attempt(work, fields, adding)
-        if made is not None:
-            asked.close()
-            ui.navigate.to(f"/users/{made.name}")
+        await carry_out(work, lambda made: ui.navigate.to(f"/users/{made.name}"), fields, adding)
 
     about = "They then sign in by a link that you make, or with your company's provider."
     with question("Add somebody", about, "Add", create) as asked, ui.element("div").classes("form"):
@@ -260,19 +266,16 @@ def _adding(workspace: Workspace) -> ui.dialog:
 
 
 def _actions(workspace: Workspace, user: people.User) -> None:
-    async def show_link() -> None:
-        code = await forms.attempt(lambda: people.sign_in_link(workspace, user.name), by=making)
-        if code is not None:
-            about = f"Send it to {user.name}: it works once, within a day, and is not shown again."
-            shown_once("A link to sign in", about, f"{server_url()}/link?code={code}")
+    def show_link(code: str) -> None:
+        about = f"Send it to {user.name}: it works once, within a day, and is not shown again."
+        shown_once("A link to sign in", about, f"{server_url()}/link?code={code}")
 
-    async def set_disabled() -> None:
-        change = partial(people.update_user, workspace, user.name, is_disabled=not user.is_disabled)
-        if await forms.succeeds(lambda: change(people.get_user(workspace, user.name).version), by=setting):
-            ui.navigate.reload()
+    def set_disabled() -> None:
+        version = people.get_user(workspace, user.name).version
+        people.update_user(workspace, user.name, version, is_disabled=not user.is_disabled)
 
-    making = button("Make a link", show_link, kind="primary")
-    setting = button("Enable" if user.is_disabled else "Disable", set_disabled)
+    work_button("Make a link", partial(people.sign_in_link, workspace, user.name), show_link, kind="primary")
+    work_button("Enable" if user.is_disabled else "Disable", set_disabled, lambda _: ui.navigate.reload())
     about = "Their sessions, tokens and roles end; what they made stays, and the audit still names them."
     delete = partial(people.delete_user, workspace, user.name)
     delete_button(edited(people.get_user, workspace, _content, user), user.name, about, delete, "/users")

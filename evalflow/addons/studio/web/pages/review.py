@@ -14,7 +14,14 @@ from evalflow.addons.studio.web.pages.review_setup import guidelines_section, pe
 from evalflow.addons.studio.web.pages.reviews import desk_address
 from evalflow.addons.studio.web.pages.teaching import teaching_address
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import delete_button, edited, open_once, question
+from evalflow.addons.studio.web.ui.dialogs import (
+    carry_out,
+    delete_button,
+    edited,
+    open_once,
+    question,
+    work_button,
+)
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.grading import Grade, grades_of, key_of, named
 from evalflow.addons.studio.web.ui.parts import (
@@ -39,7 +46,7 @@ from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_rea
 from evalflow.addons.studio.web.ui.verdict import CAUSES
 from evalflow.addons.studio.web.ui.visitor import title_of, visitor
 from evalflow.addons.studio.work import pair_reviews, review_calibration, review_results, reviews
-from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
+from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult, SavedCalibration
 from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.runs import get_run
@@ -128,8 +135,7 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
             open_once(_deciding_first(workspace, review, found.ties))
             return
         work = review_results.close_review if review.state == "open" else reviews.reopen_review
-        if await forms.succeeds(partial(work, workspace, review.name, review.version), by=changing):
-            ui.navigate.reload()
+        await carry_out(partial(work, workspace, review.name, review.version), _reload, by=changing)
 
     changing = button("Close the review" if review.state == "open" else "Reopen the review", change)
     changing.props["title"] = (
@@ -144,18 +150,17 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
     delete_button(seen, review.name, about, delete, "/reviews")
 
 
-async def _close(workspace: Workspace, review: Review, by: ui.button, *, allow_ties: bool = False) -> None:
-    work = partial(review_results.close_review, workspace, review.name, review.version, allow_ties=allow_ties)
-    if await forms.succeeds(work, by=by):
-        ui.navigate.reload()
+def _reload(_: Review) -> None:
+    ui.navigate.reload()
 
 
 def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
     are = "is" if ties == 1 else "are"
     title = f"{counted(ties, 'tie')} between people {are} to be decided"
     about = "No value has more labels than another there. Undecided, a tie counts as the mean of its labels."
-    close = partial(_close, workspace, review, allow_ties=True)
-    with question(title, about, "Close anyway", close, kind="danger") as asked:
+    close = partial(review_results.close_review, workspace, review.name, review.version, allow_ties=True)
+    closing = partial(carry_out, close, _reload, None)
+    with question(title, about, "Close anyway", closing, kind="danger") as asked:
         ui.link("Decide them", f"#{_DISAGREEMENTS}").on("click", asked.close)
     return asked
 
@@ -220,7 +225,8 @@ def _offer_closing(workspace: Workspace, review: Review) -> None:
     """Offer to close the review, since everything is labelled and decided."""
     with ui.element("div").classes("offer"):
         text("Every answer is labelled, and nothing is left to decide.", "span")
-        closing = button("Close it", lambda: _close(workspace, review, closing), kind="primary")
+        close = partial(review_results.close_review, workspace, review.name, review.version)
+        work_button("Close it", close, _reload, kind="primary")
 
 
 def _disagreement(
@@ -369,7 +375,8 @@ def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: M
         else:
             text(_SAVING, "p", "muted")
             with ui.element("div").classes("actions"):
-                saving = button("Save the calibration", lambda: _save(workspace, review, saving), kind="primary")
+                save = partial(review_calibration.save_calibration, workspace, review.name)
+                work_button("Save the calibration", save, _tell_saved, kind="primary")
         text("The same on the command line, with the labels downloaded as labels.csv:", "p", "small muted")
         copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
 
@@ -384,11 +391,7 @@ def _certificate(one: IssuedCertificate, metric: str) -> None:
         text(f"Saving issues a certificate of {judge} for {metric}.", "p", "text")
 
 
-async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None:
-    work = lambda: review_calibration.save_calibration(workspace, review.name)  # noqa: E731
-    saved = await forms.attempt(work, by=saving)
-    if saved is None:
-        return
+def _tell_saved(saved: SavedCalibration) -> None:
     for change in saved.changes:
         tell(capitalised(change))
     ui.navigate.reload()

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import seconds_in_words
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Saving, confirmation, edited
+from evalflow.addons.studio.web.ui.dialogs import Saving, carry_out, confirmation, edited, load_again
 from evalflow.addons.studio.web.ui.inviting import InviteForm
 from evalflow.addons.studio.web.ui.parts import (
     badge,
@@ -118,9 +118,7 @@ async def _change(
         now = reviews.get_review(workspace, review.name)
         return reviews.change_people(workspace, review.name, now.version, people(now.people))
 
-    if await forms.succeeds(work, fields, by):
-        forms.saved()
-        ui.navigate.reload()
+    await carry_out(work, load_again, fields, by)
 
 
 def guidelines_section(workspace: Workspace, review: Review, progress: ReviewProgress) -> None:
@@ -134,16 +132,12 @@ def guidelines_section(workspace: Workspace, review: Review, progress: ReviewPro
 
 
 def _giving_again(workspace: Workspace, review: Review, outdated: int) -> None:
-    async def again() -> None:
-        work = partial(review_guidelines.give_out_again, workspace, review.name, review.version)
-        if await forms.succeeds(work, by=giving):
-            forms.saved()
-            ui.navigate.reload()
-
     def ask() -> None:
+        again = partial(carry_out, give, load_again, None, giving)
         with place:
             confirmation(f"Give {answers} out again?", about, "Give out again", again, "Cancel").open()
 
+    give = partial(review_guidelines.give_out_again, workspace, review.name, review.version)
     answers = counted(outdated, "answer")
     about = f"{_AGAIN} The review is opened again." if review.state == "closed" else _AGAIN
     with ui.element("div").classes("card actions"):
@@ -183,7 +177,7 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
         def work(version: int) -> Review:
             return review_guidelines.revise_guidelines(workspace, review.name, version, {metric.name: new})
 
-        await saving.save(work, {"guidelines": new}, {"guidelines": field}, saving_button, _reload)
+        await saving.save(work, {"guidelines": new}, {"guidelines": field}, saving_button, load_again)
 
     with forms.form(kept=True):
         field = forms.area(
@@ -203,8 +197,3 @@ def _consequence(metric: ReviewMetric, given: int) -> str:
         f"{counted(given, 'label')} by version {metric.rubric} will be left out of agreement, corrected mean and "
         "certificate; their export keeps them. You can give these answers out again afterwards."
     )
-
-
-def _reload(_: Review) -> None:
-    forms.saved()
-    ui.navigate.reload()

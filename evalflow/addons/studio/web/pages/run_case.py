@@ -14,8 +14,9 @@ from nicegui import ui
 from evalflow.addons.studio.web.pages.results_filter import ResultQuery
 from evalflow.addons.studio.web.pages.runs import name_of
 from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import work_button
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.parts import address, badge, button, fold, link_button, message, text
+from evalflow.addons.studio.web.ui.parts import address, badge, fold, link_button, message, text
 from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
@@ -151,12 +152,13 @@ _EXPECTED = forms.About("Expected answer", "Later runs compare with it; this run
 def _missing_reference(workspace: Workspace, case: RunCase) -> None:
     """A field for a missing expected answer; a case declared in files is copied first."""
 
-    async def save() -> None:
-        work = partial(write_reference, workspace, case.dataset, case.case_id, str(field.value or ""))
-        if await forms.succeeds(work, {"reference": field}, saving):
-            place.clear()
-            with place:
-                text("The expected answer is saved in the case. Run it again to compare with it.", "p", "small muted")
+    def save() -> None:
+        write_reference(workspace, case.dataset, case.case_id, str(field.value or ""))
+
+    def tell_saved(_: None) -> None:
+        place.clear()
+        with place:
+            text("The expected answer is saved in the case. Run it again to compare with it.", "p", "small muted")
 
     with ui.element("div") as place:
         if not case.is_here:
@@ -165,7 +167,7 @@ def _missing_reference(workspace: Workspace, case: RunCase) -> None:
             with fold("Write the expected answer"), ui.element("div").classes("form"):
                 field = forms.area(_EXPECTED)
                 with ui.element("div").classes("actions"):
-                    saving = button("Save the expected answer", save)
+                    work_button("Save the expected answer", save, tell_saved, {"reference": field})
 
 
 def _flaws(answer: Answer) -> Iterator[str]:

@@ -11,9 +11,10 @@ from anyio import to_thread
 from markupsafe import Markup
 from nicegui import ui
 
-from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.parts import Latest, across, button, interval, markup, picture, shape, tell, text
+from evalflow.addons.studio.web.ui.dialogs import work_button
+from evalflow.addons.studio.web.ui.parts import Latest, across, interval, markup, picture, shape, tell, text
 from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.work.metrics import MetricDefinition
 from evalflow.addons.studio.work.run_files import carry_threshold, keep_threshold, passing, restore_threshold
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, pass_rates
@@ -203,33 +204,23 @@ class ThresholdBar:
             return
         self._offered = is_moved, is_changed
         self._keeping.clear()
+        of_run, declared = (self._workspace, self._run.run_id, self._name), self._metric.declared
         with self._keeping:
             if is_moved:
-                self._apply = button("Apply to this run", self._apply_to_run)
+                work_button("Apply to this run", lambda: keep_threshold(*of_run, self._at), _show_again)
             if is_moved or (is_changed and threshold is not None):
-                self._carry = button("Use it in the next runs", self._carry_on)
+                work_button("Use it in the next runs", lambda: carry_threshold(*of_run, self._at), self._tell_carried)
             if is_changed:
-                declared = self._metric.declared
                 label = f"Reset to {'none' if declared is None else number(declared, 2)}"
-                self._reset = button(label, self._reset_run)
+                work_button(label, partial(restore_threshold, *of_run), _show_again)
 
-    async def _apply_to_run(self) -> None:
-        work = partial(keep_threshold, self._workspace, self._run.run_id, self._name, self._at)
-        if await forms.succeeds(work, by=self._apply):
-            ui.navigate.reload()  # figures and gates change, too
+    def _tell_carried(self, saved: MetricDefinition) -> None:
+        bot, threshold = title_of("bot", self._run.bot), number(saved.definition["threshold"], 2)
+        tell(f"{saved.title} of {bot} has the threshold {threshold} from the next run on.")
 
-    async def _reset_run(self) -> None:
-        work = partial(restore_threshold, self._workspace, self._run.run_id, self._name)
-        if await forms.succeeds(work, by=self._reset):
-            ui.navigate.reload()
 
-    async def _carry_on(self) -> None:
-        value = self._at
-        work = partial(carry_threshold, self._workspace, self._run.run_id, self._name, value)
-        found = await forms.attempt(work, by=self._carry)
-        if found is not None:
-            bot = title_of("bot", self._run.bot)
-            tell(f"{found.title} of {bot} has the threshold {number(value, 2)} from the next run on.")
+def _show_again(_: Run) -> None:
+    ui.navigate.reload()  # figures and gates change, too
 
 
 def _intervals(found: Sequence[Passing]) -> str:

@@ -11,7 +11,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, delete_button, question
+from evalflow.addons.studio.web.ui.dialogs import Edited, carry_out, delete_button, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import address, badge, button, empty, facts, link_button, section, text
 from evalflow.addons.studio.web.ui.score import readable
@@ -194,9 +194,8 @@ class _NewTask:
             assignees=list(self._assignees.value),
         )
         fields = {"task.title": self._title, "task.description": self._description, "task.assignees": self._assignees}
-        made = await forms.attempt(lambda: tasks.create_task(self._workspace, draft), fields, by=self._creating)
-        if made is not None:
-            forms.leave(f"/tasks/{made.id}")
+        create = partial(tasks.create_task, self._workspace, draft)
+        await carry_out(create, lambda made: forms.leave(f"/tasks/{made.id}"), fields, self._creating)
 
 
 class _TaskPage:
@@ -258,8 +257,8 @@ class _TaskPage:
                 return
             values = {"title": said, "description": forms.written(description) or ""}
             work = partial(tasks.update_task, self._workspace, self._task.id, self._task.version, values)
-            if await forms.succeeds(work, {"task.title": title, "task.description": description}, saving):
-                forms.leave(f"/tasks/{self._task.id}")
+            fields = {"task.title": title, "task.description": description}
+            await carry_out(work, lambda changed: forms.leave(f"/tasks/{changed.id}"), fields, saving)
 
         with question("Edit the task", "", "Save", save) as asked, forms.form():
             title = forms.line(_TITLE, self._task.title)

@@ -10,12 +10,11 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import ACTIVE
-from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import work_button
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     address,
     badge,
-    button,
     copyable,
     facts,
     fold,
@@ -106,12 +105,9 @@ def _offer(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
     if one.questions:
         text("The first call asks the judge for the reasons that people did not give.", "p", "small muted")
 
-    async def measure() -> None:
-        if await forms.attempt(partial(teaching.teach, workspace, review.name, one.metric), by=measuring):
-            ui.navigate.reload()
-
+    measure = partial(teaching.teach, workspace, review.name, one.metric)
     with ui.element("div").classes("actions"):
-        measuring = button("Measure whether it helps", measure, kind="primary")
+        work_button("Measure whether it helps", measure, lambda _: ui.navigate.reload(), kind="primary")
 
 
 def _measuring(workspace: Workspace, one: JudgeTeaching) -> None:
@@ -164,10 +160,10 @@ def _saving(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
     about = "The examples are texts of your cases, and are sent with every question to the judge."
     text(about, "p", "small muted")
 
-    async def save() -> None:
-        if await forms.attempt(partial(teaching.save_taught, workspace, review.name, one.metric), by=saving):
-            tell(f"Saved version {one.version}")
-            ui.navigate.reload()
+    def tell_saved(_: object) -> None:
+        tell(f"Saved version {one.version}")
+        ui.navigate.reload()
 
+    save = partial(teaching.save_taught, workspace, review.name, one.metric)
     with ui.element("div").classes("actions"):
-        saving = button(f"Save version {one.version} of the metric", save, kind="primary")
+        work_button(f"Save version {one.version} of the metric", save, tell_saved, kind="primary")

@@ -8,7 +8,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.dialogs import Edited, Saving
+from evalflow.addons.studio.web.ui.dialogs import Edited, Saving, load_again
 from evalflow.addons.studio.web.ui.parts import button, facts, polled, section, text
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work.leases import ProjectBudget, amount_in_words
@@ -68,13 +68,9 @@ async def budget_section(workspace: Workspace) -> None:
 
 
 def _budget_form(workspace: Workspace, budget: ProjectBudget) -> None:
-    def done(_: ProjectBudget) -> None:
-        forms.saved()
-        ui.navigate.reload()
-
     async def save() -> None:
         values = {**budget.limits.model_dump(), **{unit: field.value for unit, field in fields.items()}}
-        await saving.save(partial(set_budget, workspace, values), values, fields, pressed, done)
+        await saving.save(partial(set_budget, workspace, values), values, fields, pressed, load_again)
 
     with forms.form():
         fields: dict[str, forms.Field] = {

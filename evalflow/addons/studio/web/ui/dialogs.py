@@ -1,4 +1,4 @@
-"""Dialogs to ask, confirm, save, delete and undo, aware of changes by others."""
+"""Buttons and dialogs that do work, ask, confirm, save, delete and undo, aware of changes by others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.faults import has_faults, path_of, reveal, tell_fault
-from evalflow.addons.studio.web.ui.forms import About, Field, attempt, leave, line, required
+from evalflow.addons.studio.web.ui.forms import About, Field, attempt, leave, line, required, saved
 from evalflow.addons.studio.web.ui.parts import Kind, address, button, capitalised, clipped, message, table, text
 from evalflow.addons.studio.work.space import StaleError, Workspace
 from evalflow.addons.studio.work.trash import restore
@@ -63,6 +64,38 @@ def open_once(asked: ui.dialog) -> None:
     """Open a dialog that is deleted when it is closed."""
     asked.on("hide", asked.delete)
     asked.open()
+
+
+async def carry_out(
+    work: Callable[[], T],
+    done: Callable[[T], Awaitable[object] | object],
+    fields: Mapping[str, Field] | None = None,
+    by: ui.button | None = None,
+) -> None:
+    """Do work as in `attempt`, and hand its result to `done`, unless it failed."""
+    result = await attempt(lambda: (work(),), fields, by)
+    if result is not None and isawaitable(then := done(*result)):
+        await then
+
+
+def work_button(
+    label: str,
+    work: Callable[[], T],
+    done: Callable[[T], Awaitable[object] | object],
+    fields: Mapping[str, Field] | None = None,
+    *,
+    kind: Kind = "",
+    icon: str | None = None,
+) -> ui.button:
+    """A button that carries out work, which may block or fail; see `carry_out`."""
+    made = button(label, lambda: carry_out(work, done, fields, made), kind=kind, icon=icon)
+    return made
+
+
+def load_again(_: object) -> None:
+    """Load the page again without a warning, since its forms are saved."""
+    saved()
+    ui.navigate.reload()
 
 
 def confirmation(
