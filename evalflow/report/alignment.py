@@ -14,8 +14,11 @@ from evalflow.report.wording import bracketed, counted, literal, number, print_l
 from evalflow.summary.alignment import Alignment
 from evalflow.summary.judge_change import AgreementChange
 
-_TOLD = {True: "Taught so, the judge agrees better with people", False: "Taught so, the judge agrees less with people"}
-_UNCLEAR = "It is not clear whether the taught judge agrees better with people"
+_TOLD = {
+    True: "Taught so, the judge agrees better with the labels",
+    False: "Taught so, the judge agrees less with the labels",
+}
+_UNCLEAR = "It is not clear whether the taught judge agrees better with the labels"
 
 
 def print_alignment(
@@ -36,7 +39,7 @@ def print_alignment(
 
 
 def sentence(found: Alignment) -> str:
-    """Whether the judge agrees better with people, on how many labels."""
+    """Whether the judge agrees better with the labels, on how many labels."""
     told = _UNCLEAR if found.helps is None else _TOLD[found.helps]
     return f"{told}: {_change(found.deciding)}." if found.deciding else f"{_UNCLEAR}: nothing can be measured."
 
@@ -56,7 +59,7 @@ def details(found: Alignment) -> Iterator[str]:
     yield from (f"{_change(change)}." for change in found.changes if change is not found.deciding)
     if (width := found.width) is not None and width.difference is not None:
         yield (
-            f"The interval of people's mean over all {counted(found.answers, 'answer')}, corrected by the labels held "
+            f"The interval of the labels' mean over all {counted(found.answers, 'answer')}, corrected by those held "
             f"out, would be {number(width.value_b)} wide and not {number(width.value_a)}, difference "
             f"{signed(width.difference)}{bracketed(width.low, width.high, signed)}."
         )

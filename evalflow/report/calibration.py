@@ -47,7 +47,7 @@ Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
 _WORST = 5
 _NAME = 30
-_CORRECTED = "corrected by people"
+_CORRECTED = "corrected by labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
     head = PageHead(
         "Calibration",
         f"The {found.who} compared with human labels",
-        f"{found.who}, people, and the {found.who} corrected by people",
+        f"{found.who}, labels, and the {found.who} corrected by labels",
         judge_lines(found.manifest),
         facts=[("Run", found.manifest.run_id), ("Labels", f"{found.source}: {found.rests_on}")],
     )
@@ -251,7 +251,7 @@ def _means_table(row: CalibrationRow) -> PageTable:
         (name.strip(), number(value), Bar(value, low, high), how) for name, value, low, high, how in _mean_rows(row)
     ]
     if row.by_class is not None and row.biased_sample:
-        other, name = row.by_class, "the other answers, if people chose by what they thought of them"
+        other, name = row.by_class, "the other answers, if raters chose by what they thought of them"
         rows.append((name, number(other.value), Bar(other.value, other.low, other.high), method(other.method)))
     return PageTable(
         [PageColumn(f"Mean over all {row.named}"), PageColumn("Mean", "num value"), INTERVAL, METHOD], rows
@@ -263,14 +263,14 @@ def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Esti
     if row.raters is not None:
         alphas = row.raters.alphas
         on = f"Krippendorff's alpha, on {counted(alphas.people.n, 'answer')} with several labels"
-        shown.append(((f"a person with another ({on})", measured("")), alphas.people))
-        shown.append(((f"the {row.who} with a person (on the same)", measured("")), alphas.judge))
+        shown.append(((f"a rater with another ({on})", measured("")), alphas.people))
+        shown.append(((f"the {row.who} with a rater (on the same)", measured("")), alphas.judge))
     rows = [(name, number(one.value), interval(one.low, one.high), method(one.method)) for name, one in shown]
     return PageTable([PageColumn("Measure"), PageColumn("Value", "num value"), INTERVAL, METHOD], rows)
 
 
 def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:
-    heads = [PageColumn(name, "num") for name in ("Labels", "Answers", who.capitalize(), "People")]
+    heads = [PageColumn(name, "num") for name in ("Labels", "Answers", who.capitalize(), "By labels")]
     cells = [
         (
             row.tag or "",
@@ -293,10 +293,10 @@ def _answers_table(who: str, rows: Sequence[Detail]) -> PageTable:
         PageColumn("Case"),
         PageColumn("Metric"),
         PageColumn(who.capitalize(), "num"),
-        PageColumn("People", "num"),
-        PageColumn("Difference", "num value", f"{who.capitalize()} minus people"),
+        PageColumn("Label", "num"),
+        PageColumn("Difference", "num value", f"{who.capitalize()} minus label"),
         PageColumn(f"The {who}'s reason", "wide"),
-        PageColumn("What people said", "wide"),
+        PageColumn("As labelled", "wide"),
     ]
     cells = [
         (
@@ -327,7 +327,7 @@ def print_calibration(console: Console, found: Calibration) -> None:
     if not any(row.corrected.n for row in found.rows):  # no usable label, so no agreement to measure
         return
     console.print()
-    head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
+    head = f"largest differences ({who}, labels)" if worst else f"{who} and labels agree on every answer"
     console.print(literal(head, style="bold"))
     for one in worst:
         name = case_name(one["case_id"], one["question"])
@@ -357,12 +357,12 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
 
 
 def _mean_rows(row: CalibrationRow) -> list[tuple[str, float | None, float | None, float | None, str]]:
-    """The means by the judge, by people and by both: name, value, low, high and method."""
+    """The means by the judge, by labels and by both: name, value, low, high and method."""
     c = row.corrected
     scored = f", on {row.answers.height:,} scored" if row.failed[1] else ""
     means = [
         (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high, method(row.judged.method)),
-        (f"people alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, ""),
+        (f"labels alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, ""),
         (_CORRECTED, c.estimate, c.low, c.high, method(c.method)),
     ]
     if c.finite_low is not None and c.n_unlabelled:
@@ -429,7 +429,7 @@ def print_corrected(console: Console, found: Calibration) -> None:
 def _sentence(row: CalibrationRow, name: str, where: str) -> Iterator[str]:
     c, where = row.corrected, where and f" {where}"
     if row.uncorrected:
-        yield f"{name}: people's labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
+        yield f"{name}: labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
         return
     yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
@@ -437,8 +437,8 @@ def _sentence(row: CalibrationRow, name: str, where: str) -> Iterator[str]:
         yield f"and the labels of all {c.n:,} {row.named}{where} say {number(c.estimate)}{span}."
         return
     like = "" if c.finite_low is None else " for answers like these"
-    yield f"and people would say about {number(c.estimate)}"
+    yield f"and labels would say about {number(c.estimate)}"
     if c.low is not None and c.high is not None:
         these = f"; {number(c.finite_low)} to {number(c.finite_high)} for exactly these" if like else ""
         yield f"(most likely {number(c.low)} to {number(c.high)}{like}{these}),"
-    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled{where}."
+    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that are labelled{where}."

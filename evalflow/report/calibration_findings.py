@@ -23,8 +23,8 @@ from evalflow.summary.verdicts import Replacement, agrees_more, is_biased_sample
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "accuracy": "same verdict",
-        "sensitivity": "where people say yes or pass, so does the {who}",
-        "specificity": "where people say no or fail, so does the {who}",
+        "sensitivity": "where labels say yes or pass, so does the {who}",
+        "specificity": "where labels say no or fail, so does the {who}",
         "kappa": "beyond chance (kappa)",
         "kappa_weighted": "beyond chance, near misses count less (weighted kappa)",
         "krippendorff_alpha": "same scores (Krippendorff's alpha)",
@@ -86,15 +86,14 @@ def _bias(row: CalibrationRow) -> Iterator[str]:
     if found.bias is None:
         return
     who = f"the {row.who}"
-    people = "people" if row.people[0] > 1 else "the person who labelled"
     known = found.bias_low is not None and found.bias_high is not None
-    span = f" ({who} minus people: {interval(found.bias_low, found.bias_high, signed)})" if known else ""
+    span = f" ({who} minus the labels: {interval(found.bias_low, found.bias_high, signed)})" if known else ""
     if abs(found.bias) < _SEEN:
-        yield f"On average {who} scores as high as {people}{span}."
+        yield f"On average {who} scores as high as the labels{span}."
         return
     way = "higher" if found.bias > 0 else "lower"
     chance = "" if side_of(0, found.bias_low, found.bias_high) else ", which may be chance"
-    yield f"On average {who} scores {number(abs(found.bias))} {way} than {people}{span}{chance}."
+    yield f"On average {who} scores {number(abs(found.bias))} {way} than the labels{span}{chance}."
 
 
 def _estimate(row: CalibrationRow) -> Iterator[str]:
@@ -105,24 +104,24 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
         return
     if not found.n_unlabelled:
-        every = f"all {row.named}" if row.left_out else "every answer"
-        yield f"People labelled {every}, so their mean stands and the {row.who} adds nothing."
+        every = f"All {row.named} are" if row.left_out else "Every answer is"
+        yield f"{every} labelled, so the mean of the labels stands and the {row.who} adds nothing."
         return
     if found.low is not None and found.high is not None:
         n = f"{found.n + found.n_unlabelled:,}"
         if found.finite_low is not None and found.finite_high is not None:
             yield (
-                f"If people had labelled all {n} {row.named}, their mean for exactly these would most likely be "
+                f"If all {n} {row.named} were labelled, the labels' mean for exactly these would most likely be "
                 f"between {number(found.finite_low)} and {number(found.finite_high)}."
             )
         yield (
-            f"For answers like these {n}, people's mean is about {number(found.estimate)}, most likely between "
+            f"For answers like these {n}, the labels' mean is about {number(found.estimate)}, most likely between "
             f"{number(found.low)} and {number(found.high)}."
         )
     saved = found.labels_saved
     if saved is not None and saved > 0:
         yield (
-            f"The {row.who} saves {counted(saved, 'label')}: without it people would need as many more for an interval "
+            f"The {row.who} saves {counted(saved, 'label')}: without it, as many more are needed for an interval "
             "as narrow. With other labels this number may differ."
         )
     elif saved is not None and found.lambda_:
@@ -133,7 +132,7 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
 def _resolved(row: CalibrationRow) -> Iterator[str]:
     if row.resolved:
         answers = "1 answer" if row.resolved == 1 else f"{row.resolved:,} answers"
-        yield f"For {answers} the resolution of a disagreement counts instead of people's labels."
+        yield f"For {answers} the resolution of a disagreement counts instead of the labels."
 
 
 def _missing(row: CalibrationRow) -> Iterator[str]:
@@ -147,7 +146,7 @@ def _undefined(row: CalibrationRow) -> Iterator[str]:
     if found is not None:
         of = f"of {counted(found.answers, 'labelled answer')}"
         yield (
-            f"Nothing to score, {of}: people and the {row.who} agree on {found.both}, people alone say so of "
+            f"Nothing to score, {of}: labels and the {row.who} agree on {found.both}, labels alone say so of "
             f"{found.people_alone}, the {row.who} alone of {found.judge_alone}. None of these is in a mean."
         )
 
@@ -172,7 +171,7 @@ def _many_missing(row: CalibrationRow) -> Iterator[str]:
         yield text
     else:
         yield (
-            f"{text}. If all of these were as bad as can be, people's mean would be about {_bound(found.worst)}; if "
+            f"{text}. If all of these were as bad as can be, the labels' mean would be about {_bound(found.worst)}; if "
             f"all were as good as can be, {_bound(found.best)}"
         )
 
@@ -215,15 +214,15 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
 def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
     on = f"On the {counted(found.people.n, 'answer')} with several labels"
     if found.judge.value is None:
-        yield f"{on}, the agreement of two people is {_value(found.people)} (Krippendorff's alpha)."
+        yield f"{on}, the agreement of two raters is {_value(found.people)} (Krippendorff's alpha)."
         return
     yield (
-        f"{on}, the agreement of two people is {_value(found.people)}, and that of a person and the {who} "
+        f"{on}, the agreement of two raters is {_value(found.people)}, and that of a rater and the {who} "
         f"{_value(found.judge)} (Krippendorff's alpha)."
     )
     d = found.difference
     if way := agrees_more(found):
-        than = f"The {who} agrees with people {way} than they do with each other"
+        than = f"The {who} agrees with raters {way} than they do with each other"
         yield f"{than} (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
     elif d.low is not None and d.high is not None:
         yield f"Which is higher is not clear (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
@@ -232,27 +231,27 @@ def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
 def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
     """The alternative annotator test in words.
 
-    It only shows that the judge is behind a person by less than the allowance.
+    It only shows that the judge is behind a rater by less than the allowance.
     """
     notes = test.method.partition(": ")[2]
     allowed = f"{percent(EPSILON).removesuffix(' %')} points"
     how = f"{f'with {notes}; ' if notes else ''}p-values adjusted by {ADJUSTMENTS['by']}"
     yield (
         f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {found.won} of "
-        f"{found.people} people; {allowed} are the test's allowance ({how})."
+        f"{found.people} raters; {allowed} are the test's allowance ({how})."
     )
     if test.advantage is not None and test.behind is not None:
         person, judge = 1 - test.advantage, 1 - test.advantage - test.behind
         yield (
-            f"The {who} is closer than the person left out to the labels of the others on {percent(judge)} of the "
+            f"The {who} is closer than the rater left out to the labels of the others on {percent(judge)} of the "
             f"answers, and less close on {percent(person)}."
         )
     if found.may:
-        yield f"The {who} may replace a person if being {allowed} behind is acceptable."
+        yield f"The {who} may replace a rater if being {allowed} behind is acceptable."
     elif not found.agrees:
-        yield f"But it agrees with people no more than by chance, so this does not show that the {who} can replace one."
+        yield f"But it agrees with raters no more than by chance, so this does not show that the {who} can replace one."
     else:
-        yield f"That is less than half of them, so this does not show that the {who} can replace a person."
+        yield f"That is less than half of them, so this does not show that the {who} can replace a rater."
 
 
 def warnings_of(row: CalibrationRow) -> list[str]:
@@ -274,7 +273,7 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
         )
     labels, scores = row.constant
     if labels and row.all_tied:
-        yield f"people are tied on all {n} answers, so their labels do not show how the {row.who} does; decide the ties"
+        yield f"raters are tied on all {n} answers, so their labels do not show how the {row.who} does; decide the ties"
     elif labels and n > 1:
         yield (
             f"all {n} labels are the same ({number(c.human_mean)}): they do not show how the {row.who} does on other "
@@ -317,12 +316,12 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
 
 
 def _by_class(row: CalibrationRow) -> str:
-    """The estimate if answers to label were chosen by people's verdict on them."""
+    """The estimate if answers to label were chosen by the raters' verdict on them."""
     other = row.by_class
     if other is None or other.value is None or other.low is None or other.high is None:
         return ""
     return (
-        f". If they were chosen by what people thought of them, and not by the {row.who}'s verdict, the estimate for "
+        f". If they were chosen by what raters thought of them, and not by the {row.who}'s verdict, the estimate for "
         f"the others is {number(other.value)} ({interval(other.low, other.high)}, Rogan-Gladen)"
     )
 
@@ -357,19 +356,19 @@ def calibration_pictures(row: CalibrationRow) -> list[Picture]:
 
 
 def means_picture(row: CalibrationRow) -> Picture:
-    """The means of the judge, corrected, and of people, each with its interval."""
+    """The means of the judge, corrected, and of the labels, each with its interval."""
     c, who = row.corrected, row.who
     points = [
         svg.IntervalPoint(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
-        svg.IntervalPoint("people alone", c.human_mean, c.human_low, c.human_high),
-        svg.IntervalPoint(f"{who} corrected by people", c.estimate, c.low, c.high),
+        svg.IntervalPoint("labels alone", c.human_mean, c.human_low, c.human_high),
+        svg.IntervalPoint(f"{who} corrected by labels", c.estimate, c.low, c.high),
     ]
     sentence = (
         f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} {row.named}, by the {who} alone, by the {c.n:,} "
         f"labelled answers alone, and by both together, with 95 % intervals. The interval of the {who} alone does not "
         "include its bias."
     )
-    return draw(f"{who.capitalize()} and people", sentence, _intervals(points, row))
+    return draw(f"{who.capitalize()} and labels", sentence, _intervals(points, row))
 
 
 def _tags_picture(row: CalibrationRow) -> Picture | None:
@@ -385,19 +384,19 @@ def _tags_picture(row: CalibrationRow) -> Picture | None:
 
 
 def _reliability_picture(row: CalibrationRow) -> Picture | None:
-    """People's mean by the judge's score; only for graded scores in 0..1."""
+    """The labels' mean by the judge's score; only for graded scores in 0..1."""
     bins = reliability_bins(row)
     if not bins:
         return None
     worst = max(bins, key=lambda one: abs(one["human"] - one["judge"]))
     sentence = (
-        f"Labelled answers in groups by the {row.who}'s score: across its mean, upwards that of people, with 95 % "
+        f"Labelled answers in groups by the {row.who}'s score: across its mean, upwards that of the labels, with 95 % "
         f"intervals. On the dashed line both are equal. The largest difference: where the {row.who} says "
-        f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
+        f"{number(worst['judge'])}, labels say {number(worst['human'])} ({worst['n']} answers)."
     )
     drawing = svg.Drawing()
     x, y = svg.Scale(0, 1, 0, _SIDE), svg.Scale(0, 1, _SIDE, 0)
-    svg.y_axis(drawing, y, _SIDE, "people")
+    svg.y_axis(drawing, y, _SIDE, "labels")
     svg.x_axis(drawing, x, _SIDE, row.who, top=0)
     drawing.line((0, _SIDE), (_SIDE, 0), svg.MUTED, dash="4 3")
     for one in bins:
@@ -436,17 +435,17 @@ def _matrix_picture(row: CalibrationRow) -> Picture | None:
     names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
     how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
     sentence = (
-        f"{row.who.capitalize()} and people agree on {same:,.10g} of {total:,} labelled answers.{how}{_tied(classes)}"
+        f"{row.who.capitalize()} and labels agree on {same:,.10g} of {total:,} labelled answers.{how}{_tied(classes)}"
     )
-    return draw("Who says what", sentence, svg.confusion_chart(names, counts, down="people", across=row.who))
+    return draw("Who says what", sentence, svg.confusion_chart(names, counts, down="labels", across=row.who))
 
 
 def _tied(classes: Classes) -> str:
-    """How answers on which people are tied count; "" if there are none."""
+    """How answers on which raters are tied count; "" if there are none."""
     if not classes.tied:
         return ""
     count = "counts" if classes.tied == 1 else "count"
-    return f" {counted(classes.tied, 'answer')} on which people are tied {count} half."
+    return f" {counted(classes.tied, 'answer')} on which raters are tied {count} half."
 
 
 def _intervals(points: list[svg.IntervalPoint], row: CalibrationRow) -> svg.Drawing:

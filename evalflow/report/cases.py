@@ -278,11 +278,11 @@ def _print_score(console: Console, score: Mapping[str, Any]) -> None:
     head = Text.assemble((plain(score["metric"]), "bold magenta"), rest, (path, "dim"))
     console.print(head)
     if score.get("human_undefined"):
-        people = "people: nothing to score, so no score counts"
+        people = "label: nothing to score, so no score counts"
         console.print(Padding(literal(people, style="bold"), (0, 0, 0, 2)))
     if score.get("human") is not None:
         said = {True: " passes", False: " fails", None: ""}[score["human_passed"]]
-        people = f"people: {number(score['human'])}{said}, which counts instead"
+        people = f"label: {number(score['human'])}{said}, which counts instead"
         console.print(Padding(literal(people, style="bold"), (0, 0, 0, 2)))
     for text in (score["reason"], score["error"]):
         if text:

@@ -327,7 +327,7 @@ def flipped_in_words(changed: CaseChanges) -> str:
 
 
 def by_labels_in_words(change: MetricChange) -> str:
-    """Says that a change is by people's labels, with the judge's change; "" if it is by the judge."""
+    """Says that a change is by labels, with the judge's change; "" if it is by the judge."""
     return "" if change.judged is None else f" by labels (judge {signed(change.judged)})"
 
 
@@ -351,14 +351,14 @@ def became(change: MetricChange) -> str:
 
 
 def judge_change_lines(found: Comparison) -> Iterator[str]:
-    """The agreement with people of both judges of the same answers: a line for each metric and measure."""
+    """The agreement with labels of both judges of the same answers: a line for each metric and measure."""
     for pair, changes in found.judge_changes.items():
         for one in changes:
             about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"
             where = f"{found.named(one.metric)} on {found.dataset_named(one.dataset)}"
             for change in one.changes:
                 yield (
-                    f"agreement with people, {where} ({about}): "
+                    f"agreement with labels, {where} ({about}): "
                     f"{measure_in_words(change)} {_estimated(change.before)} before, "
                     f"{_estimated(change.after)} now, difference {signed(change.difference.difference)}"
                     f"{bracketed(change.difference.low, change.difference.high, signed)}: {agreement_verdict(change)}"

@@ -135,7 +135,7 @@ def _differences_table(found: Comparison) -> PageTable:
 
 
 def _agreement_table(found: Comparison) -> PageTable:
-    """A table of the agreement with people of both judges of the same answers, before and after."""
+    """A table of the agreement with labels of both judges of the same answers, before and after."""
     columns = [
         PageColumn("Metric"),
         PageColumn("Measure"),

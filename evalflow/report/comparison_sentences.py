@@ -136,7 +136,7 @@ def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
 
 
 def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:
-    """The metrics without a clear difference by people's labels, if whole cases have one by the judge alone."""
+    """The metrics without a clear difference by labels, if whole cases have one by the judge alone."""
     if row.metric != CASES or row.verdict == "cannot_tell":
         return ()
     return [one for one in rows if one.judged is not None and one.tag is None and one.verdict == "cannot_tell"]
@@ -154,7 +154,7 @@ def _exceptions(
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
     said += [_are([_metric(one, named) for one in unclear], "not attributable to one change")] if unclear else []
-    same = "not clearly different by people's labels"
+    same = "not clearly different by labels"
     said += [_are([_named(one, named) for one in by_people], same)] if by_people else []
     return f"But {' and '.join(said)}." if said else ""
 
@@ -226,12 +226,12 @@ def _of_judges(
 
 
 def agreement_in_words(change: JudgeAgreementChange, about: str = "") -> str:
-    """Agreement with people before and after, such as `agreement with people .44 before, .46 now, no clear change`."""
+    """Agreement with labels before and after, such as `agreement with labels .44 before, .46 now, no clear change`."""
     for one in change.changes[:1]:
         if one.before.value is not None and one.after.value is not None:
             ends = f"{number(one.before.value, 2)} before, {number(one.after.value, 2)} now"
             labels = counted(change.n_labels, "label")
-            return f"agreement with people{about} {ends} ({measure_in_words(one)}, {labels}; {agreement_verdict(one)})"
+            return f"agreement with labels{about} {ends} ({measure_in_words(one)}, {labels}; {agreement_verdict(one)})"
     return ""
 
 
@@ -241,7 +241,7 @@ def measure_in_words(change: AgreementChange) -> str:
 
 
 def agreement_verdict(change: AgreementChange) -> str:
-    """Whether agreement with people rose or fell."""
+    """Whether agreement with labels rose or fell."""
     verdict = of_difference(change.difference, change.difference.p_value, higher_is_better=True, of_answers=False)
     return {"higher": "clearly higher", "lower": "clearly lower"}.get(verdict, "no clear change")
 

@@ -156,7 +156,7 @@ def _labelled(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
 def _people(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
     named, each = ("answer", "") if row.compared is None else ("case", " in each run")
     where = labelled_in(followed, row.dataset, row.metric)
-    return f"people's labels of {counted(row.labelled or 0, named)}{each}{f' {where}' if where else ''}"
+    return f"labels of {counted(row.labelled or 0, named)}{each}{f' {where}' if where else ''}"
 
 
 def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:

@@ -65,7 +65,7 @@ def too_few(n: int) -> str:
 
 
 def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[str]:
-    yield f"Each member on {counted(found.n, 'labelled answer')} that all scored, by what people say:"
+    yield f"Each member on {counted(found.n, 'labelled answer')} that all scored, by what the labels say:"
     for name, rows in zip(found.names, found.confusion, strict=True):
         said = [
             f"of {share.n:,} {called} it calls {percent(share.value)} so{bracketed(share.low, share.high)}"
@@ -140,20 +140,20 @@ def _cascade(found: CascadeAdvice, place: str) -> Iterator[str]:
 def _point(point: EscalationPoint) -> str:
     paid = "" if point.cost_usd is None else f" at {cost(point.cost_usd)} an answer"
     agrees = f"{number(point.agreement.value)}{bracketed(point.agreement.low, point.agreement.high)}"
-    return f"escalates {percent(point.escalated)} of the answers{paid} and agrees with people in {agrees}"
+    return f"escalates {percent(point.escalated)} of the answers{paid} and agrees with labels in {agrees}"
 
 
 def _errors_picture(found: PanelAdvice) -> Picture:
     points: list[svg.IntervalPoint] = []
     for name, rows in zip(found.names, found.confusion, strict=True):
         for at, called in enumerate(found.classes):
-            points.append(_interval_point(joined(name, f"people say {called}"), rows[at][at]))
+            points.append(_interval_point(joined(name, f"labels say {called}"), rows[at][at]))
     points += [_interval_point(_WAYS[name], way) for name, way in found.ways.items()]
     sentence = (
-        "How often each member says what people say, by what people say, and how often they are right together, "
+        "How often each member says what the labels say, by what these say, and how often they are right together, "
         "cross-validated, with 95 % intervals."
     )
-    return draw("Members and people", sentence, svg.interval_chart(points, [0, 1], "share right"))
+    return draw("Members and labels", sentence, svg.interval_chart(points, [0, 1], "share right"))
 
 
 def _cost_picture(found: CascadeAdvice) -> Picture:
@@ -168,7 +168,7 @@ def _cost_picture(found: CascadeAdvice) -> Picture:
     across = "dollars an answer" if priced else "share of answers escalated"
     sentence = (
         f"Each dot is a value of escalate_below: {across} across, upwards the share of labelled answers on which the "
-        f"cascade says what people say, with its 95 % interval. Advised is {found.advised.threshold:g}."
+        f"cascade says what the labels say, with its 95 % interval. Advised is {found.advised.threshold:g}."
     )
     return draw("Cost against agreement", sentence, cost_chart(points, "agreement", across))
 

@@ -145,7 +145,7 @@ def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _proved(proof: Mapping[str, Any]) -> list[str]:
     people = proof["people"]
-    agreed = [f"agrees with people in {percent(people['value'])} of {counted(people['n'], 'case')}"] if people else []
+    agreed = [f"agrees with labels in {percent(people['value'])} of {counted(people['n'], 'case')}"] if people else []
     return [*seen({**proof["findings"], "cannot tell": []}), *agreed]
 
 
@@ -238,9 +238,9 @@ def _is_extended(manifest: Manifest) -> bool:
 
 
 def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each certificate: metric, judge, agreement with people, consistency, and date."""
+    """A row for each certificate: metric, judge, agreement with labels, consistency, and date."""
     table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("metric", "judge", "with people", "with itself", "unparsable", "issued"):
+    for heading in ("metric", "judge", "with labels", "with itself", "unparsable", "issued"):
         table.add_column(heading)
     for one in certificates:
         again, replies = one["consistency"], one["replies"]
@@ -252,7 +252,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
-    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown."""
+    """The judge's agreement with labels: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown."""
     if _agrees(certificate):
         return f"calibrated for {metric}: {_result(certificate)}"
     labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
@@ -260,7 +260,7 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
 
 
 def _calibrations(metrics: Mapping[str, MetricFacts], run: Manifest) -> Iterator[str]:
-    """The judge's agreement with people for each metric with a certificate; names the run if it is not `run`."""
+    """The judge's agreement with labels for each metric with a certificate; names the run if it is not `run`."""
     certificates = {name: facts.certificate for name, facts in metrics.items()}
     if not any(certificates.values()):
         return

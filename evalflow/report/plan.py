@@ -200,7 +200,7 @@ def _common(plan: PlanReport) -> list[str]:
             "flips, were exact; labels are planned by estimate"
         )
     if plan.labels:
-        said.append("labels: of answers drawn at random; one label each, as people would give them again")
+        said.append("labels: of answers drawn at random; one label each, as they would be given again")
     if plan.costs.conversations is not None:
         said.append(plan.costs.conversations.words)
     if plan.costs.answer is not None:

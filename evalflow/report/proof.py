@@ -68,7 +68,7 @@ def proof_tables(manifest: Manifest) -> list[tuple[str, PageTable]]:
 
 
 def people_lines(proof: Proof) -> list[str]:
-    """Sentences on how far the scores of the fixture are from people's."""
+    """Sentences on how far the scores of the fixture are from the labels."""
     people = proof.people
     if people is None:
         return []
@@ -76,19 +76,19 @@ def people_lines(proof: Proof) -> list[str]:
     agreed = (
         f"in {share(same)} of {counted(same.n, 'case')} of the fixture" if same.n else "in no case: none was scored"
     )
-    lines = [f"It gives people's score, within {proof.by:g}, {agreed}."]
+    lines = [f"It gives the labelled score, within {proof.by:g}, {agreed}."]
     if distance.value is not None:
         between = bracketed(distance.low, distance.high)
-        lines.append(f"Its scores are {number(distance.value)}{between} away from people's on average.")
+        lines.append(f"Its scores are {number(distance.value)}{between} away from the labels on average.")
     if people.verdict is not None:
-        lines.append(f"With the threshold it decides as people do in {share(people.verdict)}.")
+        lines.append(f"With the threshold it decides as the labels do in {share(people.verdict)}.")
     if people.unscored:
         lines.append(f"Left out, since they could not be scored: {counted(people.unscored, 'case')}.")
     return lines
 
 
 def agreement(proof: Proof) -> Mapping[str, Estimated]:
-    """The share of cases with people's score, over all and by tag."""
+    """The share of cases with the labelled score, over all and by tag."""
     return {"all cases": proof.people.same, **proof.people.tags} if proof.people else {}
 
 
@@ -142,9 +142,9 @@ def _print_people(console: Console, proof: Proof) -> None:
 
 
 def difference(one: FixtureGap) -> str:
-    """Such as `ID: 1.000, people 0.500: why`."""
+    """Such as `ID: 1.000, label 0.500: why`."""
     name = case_name(one.case_id, one.question)
-    return f"{name}: {score_of(one.judge)}, people {score_of(one.person)}{f': {one.why}' if one.why else ''}"
+    return f"{name}: {score_of(one.judge)}, label {score_of(one.person)}{f': {one.why}' if one.why else ''}"
 
 
 def _cells(row: ChangeRow) -> Sequence[str]:
@@ -156,15 +156,15 @@ def _cells(row: ChangeRow) -> Sequence[str]:
 def _people_table(proof: Proof) -> PageTable:
     heads = [PageColumn("Cases of the fixture"), PageColumn("Cases", "num")]
     rows = [(name, str(rate.n), share(rate)) for name, rate in agreement(proof).items()]
-    return PageTable([*heads, PageColumn("People's score, 95 % interval", "interval")], rows)
+    return PageTable([*heads, PageColumn("Labelled score, 95 % interval", "interval")], rows)
 
 
 def _furthest_table(proof: Proof) -> PageTable:
     heads = [
         PageColumn("Case"),
         PageColumn("Judge", "num"),
-        PageColumn("People", "num"),
-        PageColumn("Why people score it so"),
+        PageColumn("Label", "num"),
+        PageColumn("Why it is labelled so"),
         PageColumn("Why the judge does"),
     ]
     furthest = proof.people.furthest if proof.people else ()

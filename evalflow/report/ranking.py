@@ -207,7 +207,7 @@ def _items_tables(table: ItemTable, questions: Mapping[tuple[str, str], str]) ->
     ]
     parts = {
         "Better runs score worse: a wrong key, or chance": table.of(*SUSPECT),
-        "Scores against people's labels": table.contradicted,
+        "Scores against labels": table.contradicted,
         "Separate the runs": [*reversed(table.of("separates"))],
     }
     for caption, items in parts.items():

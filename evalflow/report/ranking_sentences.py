@@ -79,8 +79,8 @@ def _runs(n: int, of: int | None = None) -> str:
 
 
 def labels_of_ranking(n: int, uncorrected: str, judge: str | None) -> str:
-    """Whether people's labels of `n` cases correct a ranking or leaderboard; "" without labels."""
-    labels = f"people's labels of {counted(n, 'case')}"
+    """Whether labels of `n` cases correct a ranking or leaderboard; "" without labels."""
+    labels = f"labels of {counted(n, 'case')}"
     if uncorrected:
         return f"by the {who_scored(judge)} alone: {labels} correct nothing ({uncorrected})"
     return f"corrected by {labels} of each run" if n else ""
@@ -132,7 +132,7 @@ def of_items(table: ItemTable) -> Iterator[str]:
     yield f"Beyond chance, adjusted for the number of cases, a wrong key is suspected in {suspects:,}."
     if labelled := int(table.rows["labelled"].fill_null(0).sum()):
         wrong = int(table.rows["contradicted"].fill_null(0).sum())
-        yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict people's labels."
+        yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict the labels."
 
 
 def of_short_set(short: ShortSet) -> str:

@@ -190,7 +190,7 @@ def choice_pictures(boards: Sequence[JudgeBoard]) -> list[Picture]:
         if len(points) < 2:
             continue
         sentence = (
-            "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with people on "
+            "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with labels on "
             f"{board.n:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
         )
         drawing = cost_chart(points, _CHOICE_MEASURES[board.measure])

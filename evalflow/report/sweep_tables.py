@@ -158,7 +158,7 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
         for place, (row, judge) in enumerate(zip(found.rows, judges, strict=True))
     ]
     about = f"judge {judges[0]}" if is_one and found.rows[0].judge else ""
-    corrected = "corrected by people's labels" if any(is_corrected(row, "value") for row in found.rows) else ""
+    corrected = "corrected by labels" if any(is_corrected(row, "value") for row in found.rows) else ""
     console.print(literal(joined(found.title, about, corrected), style="bold"), soft_wrap=True)
     console.print(table_of(columns, lines[:_MOST]))
     if len(lines) > _MOST:

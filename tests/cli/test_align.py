@@ -206,7 +206,7 @@ def test_a_judge_that_gets_worse_changes_nothing(program: Program) -> None:
     with Endpoint(spoilt) as endpoint:
         done = labelled(program, endpoint).align()
         assert done.returncode == 1, done.stdout + done.stderr
-        assert "agrees less with people" in done.stdout
+        assert "agrees less with the labels" in done.stdout
         assert not (program.folder / "conf").exists()
 
 

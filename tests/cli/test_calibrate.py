@@ -187,7 +187,7 @@ def test_from_a_sheet_to_a_corrected_number(lab: Lab) -> None:
     done = lab("calibrate", "--labels", "labels.csv")
     assert done.returncode == 0, done.stderr
     assert all(len(line) <= 80 for line in done.stdout.splitlines() if not line.startswith("page"))
-    assert "corrected by people" in done.stdout
+    assert "corrected by labels" in done.stdout
     assert "warning" not in done.stdout
     [row] = json.loads(lab("calibrate", "--labels", "labels.csv", "--json").stdout)["rows"]
     assert (row["n_labels"], row["n_unlabelled"], row["n_people"], row["judge"]) == (60, 100, 1, None)
@@ -203,7 +203,7 @@ def test_from_a_sheet_to_a_corrected_number(lab: Lab) -> None:
     assert set(row["agreement"]["kappa"]) == {"value", "ci_low", "ci_high", "method"}
     assert [one["tag"] for one in row["tags"]] == ["even", "odd"]
     page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
-    assert "Largest differences of metric and people" in page
+    assert "Largest differences of metric and labels" in page
     said = re.sub("<[^>]*>", "", page.partition("<body>")[2])
     assert "judge" not in said.replace("judge: none (no metric needs one)", "")
     assert "recorded as False" in page
@@ -623,7 +623,7 @@ def test_a_report_written_again_keeps_to_the_labels_of_the_calibration(lab: Lab)
     (lab.folder / "l.jsonl").unlink()
     assert lab("report").returncode == 0
     assert (lab.latest / "calibration.json").read_bytes() == before
-    assert "60 of 160 answers that they labelled" in (lab.latest / "summary.md").read_text(encoding="utf-8")
+    assert "60 of 160 answers that are labelled" in (lab.latest / "summary.md").read_text(encoding="utf-8")
     (lab.latest / "labels.jsonl").write_text("{}", encoding="utf-8")
     done = lab("report")
     assert (done.returncode, "these are not labels of a run" in done.stderr) == (2, True)
@@ -716,12 +716,12 @@ def test_three_people_show_whether_the_judge_may_take_the_place_of_one(lab: Lab)
     assert 0 < test["advantage"] < 1
     said = " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
     assert (
-        "the metric is shown to be less than 20 points behind 0 of 3 people; 20 points are the test's allowance" in said
+        "the metric is shown to be less than 20 points behind 0 of 3 raters; 20 points are the test's allowance" in said
     )
-    assert "so this does not show that the metric can replace a person." in said
+    assert "so this does not show that the metric can replace a rater." in said
     assert row["people_agreement"]["n_answers"] == 80
     assert row["people_agreement"]["difference"]["ci_high"] < 0
-    assert "agrees with people less than they do with each other (difference -0." in said
+    assert "agrees with raters less than they do with each other (difference -0." in said
 
 
 def test_rows_of_a_review_count_like_their_export(lab: Lab) -> None:
@@ -765,7 +765,7 @@ def test_rows_of_a_review_count_like_their_export(lab: Lab) -> None:
 def test_labels_with_the_score_in_view_say_nothing_of_agreement(lab: Lab) -> None:
     lab.write("l.jsonl", *(label(i, "yes", blind=False) for i in range(20)))
     said = lab("calibrate", "--labels", "l.jsonl").stdout
-    assert "people alone, on 0 answers" in said
+    assert "labels alone, on 0 answers" in said
     assert "agree on every answer" not in said
 
 
@@ -799,7 +799,7 @@ def test_cases_that_failed_are_those_that_people_failed_where_they_labelled(prog
     assert [case["id"] for case in found] == ["a", "c"]
     (score,) = found[0]["scores"]
     assert (score["score"], score["passed"], score["human"], score["human_passed"]) == (1.0, True, 0.0, False)
-    assert "people: 0.000 fails, which counts instead" in program("cases", "--failed").stdout
+    assert "label: 0.000 fails, which counts instead" in program("cases", "--failed").stdout
 
 
 @pytest.mark.parametrize("damage", ["not labels", None])
@@ -839,7 +839,7 @@ def test_no_score_counts_of_an_answer_in_which_people_found_nothing_to_score(pro
     (case,) = json.loads(program("cases", "--id", "c0", "--json").stdout)["cases"]
     (score,) = case["scores"]
     assert (score["score"], score["human"], score["human_undefined"]) == (0.0, None, True)
-    assert "people: nothing to score, so no score counts" in program("cases", "--id", "c0").stdout
+    assert "label: nothing to score, so no score counts" in program("cases", "--id", "c0").stdout
     run = open_scored(RunFolder(program.latest))
     found = calibration_of(run, bound_labels(run, None))
     assert found is not None

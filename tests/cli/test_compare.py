@@ -349,11 +349,11 @@ def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(p
     done = program("compare", *runs)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert said.startswith("Same answers, another judge: agreement with people 1.00 before, 0.")
+    assert said.startswith("Same answers, another judge: agreement with labels 1.00 before, 0.")
     assert "coherence than before" in said
     assert "better" not in said
     page = (Path(runs[1]) / "compare.html").read_text(encoding="utf-8")
-    section = page[page.index("Agreement with people, before and after") : page.index('id="differences"')]
+    section = page[page.index("Agreement with labels, before and after") : page.index('id="differences"')]
     assert "openai:strict → openai:kind" in section
     assert "p-values adjusted together" in page[page.index('class="appendix"') :]
     document = json.loads(program("compare", *runs, "--margin", "0.1", "--json").stdout)
@@ -366,7 +366,7 @@ def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(p
     assert (changed["answers"], changed["other_answers"], changed["agreement"][0]["n_labels"]) == (40, 0, 40)
     for file in ("compare.md", "compare.html"):
         page = (Path(runs[1]) / file).read_text(encoding="utf-8")
-        assert "Same answers, another judge: agreement with people" in page
+        assert "Same answers, another judge: agreement with labels" in page
         assert "B is better" not in page
 
 

@@ -39,17 +39,17 @@ def test_labels_turn_the_verdict_of_a_strict_judge_and_a_key_turns_it_back(lab: 
     assert rate is None or rate["estimate"] == corrected["estimate"]
     passes, code, back = found["gates"]
     assert passes.startswith("gate passes: likes mean >= 0.45: 0.")
-    assert "corrected by people's labels of 100 answers; by the metric alone it is undecided: 0.4" in passes
+    assert "corrected by labels of 100 answers; by the metric alone it is undecided: 0.4" in passes
     assert code == "exit code of the run: 3 → 0"
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
-    assert "corrected by people's labels of 100 answers" in text
+    assert "corrected by labels of 100 answers" in text
     assert "| metric | score | 95 % interval | pass | metric alone | labels | scored |" in text
-    assert "corrected by people&#39;s labels of 100 answers" in (lab.latest / "report.html").read_text(encoding="utf-8")
+    assert "corrected by labels of 100 answers" in (lab.latest / "report.html").read_text(encoding="utf-8")
 
     words = shlex.split(back.partition(": ")[2])
     assert words[:4] == ["python", "-m", "evalflow", "report"]
     assert "exit code: 0 → 3" in report(lab, *words[4:])
-    assert "the metric alone decides, despite people's labels of 100 answers (judge\\_alone: true)" in (
+    assert "the metric alone decides, despite labels of 100 answers (judge\\_alone: true)" in (
         (lab.latest / "summary.md").read_text(encoding="utf-8")
     )
     assert "exit code: 3 → 0" in report(lab, GATE)
@@ -60,8 +60,8 @@ def test_a_gate_with_too_few_labels_is_the_judges_and_says_how_many_would_do(lab
     lab.write("l.jsonl", *map(label, range(0, 160, 15)))
     assert lab("calibrate", "--labels", "l.jsonl").returncode == 2
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
-    assert "alone decides, despite people's labels of 11 answers; 15 would do to correct it" in text
-    assert "alone decides, despite people's labels of 5 answers; 15 would do to correct it" in text
+    assert "alone decides, despite labels of 11 answers; 15 would do to correct it" in text
+    assert "alone decides, despite labels of 5 answers; 15 would do to correct it" in text
     assert exit_code(lab) == 0
 
 
@@ -74,7 +74,7 @@ def test_labels_in_the_data_decide_a_run_at_its_end_and_undecided_it_says_how_ma
     assert done.returncode == 3, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
     assert "gate undecided likes mean <= 0.58: 0.66" in said
-    assert "corrected by people's labels of 60 answers; by the metric alone it passes: 0.4" in said
+    assert "corrected by labels of 60 answers; by the metric alone it passes: 0.4" in said
     assert "labels of these answers would decide if the result stays the same" in said
 
 

@@ -106,7 +106,7 @@ def test_a_gate_against_a_baseline_leaves_them_out_too(desk: Desk, statistic: st
     desk.run("after", "baseline=before", f"gate={{grade: {{{statistic}: {{not_worse_by: 0.05}}}}}}")
     desk.label(lowest(desk))
     text = (desk.program.folder / "after" / "summary.md").read_text(encoding="utf-8")
-    assert "the metric alone decides, despite people's labels of 50 cases in each run" in text
+    assert "the metric alone decides, despite labels of 50 cases in each run" in text
     assert "are hardly a random sample" in text
 
 
@@ -158,7 +158,7 @@ def test_a_sweep_is_corrected_as_its_pairs_are(desk: Desk) -> None:
     done = desk.program("-m", "dataset=desk", "++dataset.desk.path=x.jsonl,y.jsonl", "metric=grade")
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert "corrected by people's labels of 60 cases of each run" in text
+    assert "corrected by labels of 60 cases of each run" in text
     sweep = desk.program.latest
     boards = {one["statistic"]: one for one in json.loads((sweep / "summary.json").read_text())["details"]}
     runs = sorted(str(one) for one in sweep.iterdir() if one.is_dir())

@@ -28,7 +28,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     found = {row["change"]: row["finding"] for row in document["rows"]}
     assert (found["number"], found["addition"], found["padding"]) == ("seen", "seen", "kept")
-    assert "- bridge-contexts-disagree: 1.000, people 0.000" in said.stdout
+    assert "- bridge-contexts-disagree: 1.000, label 0.000" in said.stdout
     assert document["people"]["same"]["n"] == LABELLED
     assert document["people"]["verdict"] is None
     page = Path(tmp_path, document["page"])
@@ -38,7 +38,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     refused = run("python -m evalflow calibrate --sample 5", tmp_path)
     assert "the run is a proof: faults were put into its answers" in refused.stderr
     later = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)
-    assert "faithfulness sees number, name, negation, addition, other answer; agrees with people in" in later.stdout
+    assert "faithfulness sees number, name, negation, addition, other answer; agrees with labels in" in later.stdout
     assert f" of {LABELLED} cases (proved on rag)" in later.stdout
     report = (tmp_path / "outputs/latest/report.html").read_text(encoding="utf-8")
     assert "faithfulness · embedded · proved on rag" in report

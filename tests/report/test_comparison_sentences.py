@@ -158,7 +158,7 @@ def test_another_judge_of_the_same_answers_is_not_better_but_measured_by_people(
     kappa = AgreementChange("kappa", before, after, _row(0.02, -0.1, 0.14).found)
     people = JudgeAgreementChange("set", "exact", ("old", "new"), 40, [kappa])
     said = str(of_comparison([row], changed, [people], sides=TITLES))
-    agreed = "agreement with people 0.44 before, 0.46 now (kappa, 40 labels; no clear change)"
+    agreed = "agreement with labels 0.44 before, 0.46 now (kappa, 40 labels; no clear change)"
     assert said == f"Same answers, another judge: {agreed}; 8 points more answers pass exact than before (2 to 14)."
 
 

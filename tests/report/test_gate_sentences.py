@@ -63,18 +63,18 @@ JUDGED = replace(ROW, value=0.9, low=0.85, high=0.95, passed=True)
     [
         (
             {"judged": JUDGED},
-            "corrected by people's labels of 40 answers; by the judge alone it passes: 0.9 [0.85, 0.95",
+            "corrected by labels of 40 answers; by the judge alone it passes: 0.9 [0.85, 0.95",
         ),
         (
             {"judged": JUDGED, "compared": 90},
-            "corrected by people's labels of 40 cases in each run; by the judge alone",
+            "corrected by labels of 40 cases in each run; by the judge alone",
         ),
         ({"judged": JUDGED, "judge": None}, "by the metric alone it passes: 0.9"),
         (
             {"uncorrected": "the labelled answers can hardly have been drawn at random"},
-            "the judge alone decides, despite people's labels of 40 answers (the labelled answers can hardly",
+            "the judge alone decides, despite labels of 40 answers (the labelled answers can hardly",
         ),
-        ({"labelled": 5, "uncorrected": "fewer than 15"}, "people's labels of 5 answers; 15 would do to correct it"),
+        ({"labelled": 5, "uncorrected": "fewer than 15"}, "labels of 5 answers; 15 would do to correct it"),
     ],
 )
 def test_labels(changes: dict[str, Any], expected: str) -> None:
@@ -138,7 +138,7 @@ def test_labels_of_equal_answers_in_another_run_are_said_to_be_from_there() -> N
         ABOUT, followed=[{"dataset": "desk", "metric": name, "run": f"run-{name}"} for name in ("tone", "x")]
     )
     text = of_gate(GATE, replace(ROW, labelled=40, judged=JUDGED), about).message
-    assert "corrected by people's labels of 40 answers in run run-tone, of equal answers; by the judge alone" in text
+    assert "corrected by labels of 40 answers in run run-tone, of equal answers; by the judge alone" in text
 
 
 def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
@@ -148,7 +148,7 @@ def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
         for row in (few, replace(few, metric="tone"), replace(few, labelled=6), replace(ROW, labelled=None))
     ]
     messages = [gate["message"] for gate in gates_once(gates)]
-    assert [message.count("despite people's labels") for message in messages] == [1, 0, 1, 0]
+    assert [message.count("despite labels") for message in messages] == [1, 0, 1, 0]
     assert "; the judge alone decides;" in f"{messages[1]};"
     assert gates[1]["in_spite"] in gates[1]["message"]
     assert beside_value(gates[3]) == "; ".join(part for part in (gates[3]["basis"], gates[3]["note"]) if part)

@@ -66,7 +66,7 @@ def test_only_scored_cells_count_and_labels_of_others_are_counted():
     [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
     assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored, row.left_out) == (20, 0, 1, 1)
     [mean] = in_words(row)[1:2]
-    assert mean.startswith("People labelled all answers with a score, so")
+    assert mean.startswith("All answers with a score are labelled, so")
 
 
 def test_answers_that_the_judge_failed_at_count_with_its_mean_once_one_is_labelled():

@@ -62,7 +62,7 @@ def test_an_answer_that_people_find_undefined_is_in_no_mean():
     assert (row.corrected.n, row.corrected.n_unlabelled, row.left_out) == (16, 20, 5)
     assert not left_out & set(row.answers["case_id"])
     assert document_of(row)["undefined"] == {"answers": 21, "both": 1, "people_alone": 4, "judge_alone": 0}
-    assert any("people and the judge agree on 1, people alone say so of 4" in line for line in in_words(row))
+    assert any("labels and the judge agree on 1, labels alone say so of 4" in line for line in in_words(row))
     assert BOTH.undefined is None
 
 

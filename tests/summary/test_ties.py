@@ -1,4 +1,4 @@
-"""Answers on which people are tied count one half, wherever a person's verdict counts."""
+"""Answers on which raters are tied count one half, wherever a person's verdict counts."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def test_a_tie_by_the_threshold_is_one_too():
     assert row.classes is not None
     assert row.classes.matrix() == [[0.0, 10.0], [0.0, 10.0]]
     said = " ".join(picture.sentence for picture in calibration_pictures(row))
-    assert "people agree on 10 of 20 labelled answers" in said
-    assert "20 answers on which people are tied count half." in said
+    assert "labels agree on 10 of 20 labelled answers" in said
+    assert "20 answers on which raters are tied count half." in said
 
 
 def test_labels_that_are_all_tied_are_not_the_same() -> None:
     rows = table(*({"score": float(i % 2)} for i in range(40)))
     [row] = calibrate_scores(rows, said_of([[0, 1]] * 20), {"m": Traits(bounded=True)})
     [warning] = [text for text in warnings_of(row) if "20" in text]
-    assert warning.startswith("people are tied on all 20 answers")
-    assert no_certificate(row).startswith("people are tied on every answer")
+    assert warning.startswith("raters are tied on all 20 answers")
+    assert no_certificate(row).startswith("raters are tied on every answer")
     assert row.corrected.human_mean == 0.5
 
 

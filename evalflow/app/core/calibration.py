@@ -206,7 +206,7 @@ def no_certificate(row: CalibrationRow) -> str:
     if n < MIN_LABELS:
         return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
     if row.all_tied:
-        return "people are tied on every answer, so agreement cannot be measured"
+        return "raters are tied on every answer, so agreement cannot be measured"
     if row.constant[0]:
         return "all labels are the same, so agreement cannot be measured"
     if row.unusable:

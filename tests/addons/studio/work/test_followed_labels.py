@@ -109,8 +109,8 @@ def test_labels_follow_into_the_runs_of_other_judges_and_prompts(
     }
     told = {run_id: str(next(iter(found.sentences.values()))) for run_id, found in compared.items()}
     for one in (before, after):
-        assert told[one.run_id].startswith("Same answers, another judge: agreement with people ")
-    assert told[generous.run_id].startswith("Same answers, another prompt of the judge: agreement with people ")
+        assert told[one.run_id].startswith("Same answers, another judge: agreement with labels ")
+    assert told[generous.run_id].startswith("Same answers, another prompt of the judge: agreement with labels ")
     assert not [one for one in told.values() if "better" in one]
     [changed] = compared[generous.run_id].changed
     assert [part.kind for part in changed.parts] == ["prompt"]

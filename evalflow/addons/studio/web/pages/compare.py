@@ -299,7 +299,7 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
             if may("edit"):
                 _asking(found, runs)
     if agreement := list(judge_change_lines(found)):
-        with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
+        with section("Agreement with labels, before and after"), ui.element("ul").classes("card"):
             for line in agreement:
                 text(line, "li", "text")
     _what_changed(found, runs[1].bot)

@@ -42,7 +42,7 @@ def test_a_judge_is_taught_from_the_result_of_a_review(visit: Callable[..., Any]
     page.get_by_text("What the judge is shown: 4 answers").click()
     page.get_by_text("answer: Said rudely").first.wait_for()
     page.get_by_role("button", name="Measure whether it helps").click()
-    page.get_by_text("Taught so, the judge agrees better with people").wait_for()
+    page.get_by_text("Taught so, the judge agrees better with the labels").wait_for()
     page.get_by_text("Measured on 33 held-out answers with labels; no example comes from them.").wait_for()
     fits(page, "teaching")
     page.get_by_role("button", name="Save version 2 of the metric").click()
