@@ -98,10 +98,11 @@ def write(folder: Path, n: int) -> None:
     from evalflow.records.manifest import JudgeFacts, Manifest, TargetFacts
     from evalflow.report.html import Reported, write_reports
 
-    texts = ("group", "member_of", "value", "error", "error_type", "path")
+    texts = ("group", "member_of", "value", "error", "error_type", "path", "finish_reason")
     pl.DataFrame(cells(n)).with_columns(
         *[pl.lit(None, pl.String).alias(name) for name in texts],
         run_id=pl.lit("bench"),
+        tags=pl.lit([], pl.List(pl.String)),
         dataset=pl.lit("rag"),
         target=pl.lit("recorded"),
         judge=pl.lit("embedded"),

@@ -20,7 +20,7 @@ from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.records import CUT_OFF, FILTERED, Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
-from evalflow.report.results_csv import FAULT, RESULT, AnsweredCase, Score
+from evalflow.report.results_csv import FAULT, RESULT, AnsweredCase, CaseKey, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
 from evalflow.summary.labelled_cells import counted_pass, counted_score, with_people
@@ -30,14 +30,13 @@ from evalflow.values.trajectories import trajectory_text
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 
-CaseKey = tuple[str, str]  # a case's dataset and id
 _CONTEXT = 600
 
 
 def most_informative(
     scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], most: int = MAX_CASES, people: pl.DataFrame | None = None
 ) -> Collection[CaseKey] | None:
-    """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
+    """The cases to list: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
 
     Ties are in input order. Members of a panel are ignored. `people`, of `answers_of_people`, decide on the answers
     that they labelled.

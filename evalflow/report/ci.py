@@ -16,11 +16,10 @@ from typing import NamedTuple, TextIO
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import CASES
-from evalflow.report.cases import CaseKey
 from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
-from evalflow.report.results_csv import CELL, RESULT, Score, iterate_rows
+from evalflow.report.results_csv import CELL, RESULT, CaseKey, Score, iterate_rows, of_cases
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import headline_rows
 from evalflow.summary.rows import GateOutcome
@@ -80,7 +79,7 @@ def write_junit(path: Path, run: Reported, wanted: Collection[CaseKey] | None = 
         gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
-        several, listed = _several(cells), cells if wanted is None else _of_cases(cells, wanted)
+        several, listed = _several(cells), cells if wanted is None else of_cases(cells, wanted)
         for cell in iterate_rows(listed.select(_SHOWN)):
             name = _name(cell, several)
             scores.add(f"{cell['dataset']}.{cell['metric']}", name, cell["latency_s"], _of_cell(cell, decides))
@@ -100,11 +99,6 @@ def write_junit(path: Path, run: Reported, wanted: Collection[CaseKey] | None = 
             copyfileobj(suite.body, file)
             file.write("</testsuite>\n")
         file.write("</testsuites>\n")
-
-
-def _of_cases(cells: pl.LazyFrame, wanted: Collection[CaseKey]) -> pl.LazyFrame:
-    key = ["dataset", "case_id"]
-    return cells.join(pl.LazyFrame([*wanted], schema=key, orient="row"), on=key, how="semi", maintain_order="left")
 
 
 @dataclass(slots=True)

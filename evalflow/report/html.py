@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from evalflow.report.findings import (
     preference_findings,
 )
 from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
+from evalflow.report.large_results import write_large_results
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
 from evalflow.report.page import (
@@ -41,7 +42,16 @@ from evalflow.report.page import (
     write_page,
 )
 from evalflow.report.reported import Reported, facts_by_title, with_title, with_titles
-from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
+from evalflow.report.results_csv import (
+    AnsweredCase,
+    CaseKey,
+    CasesWriter,
+    MiscategorisedWriter,
+    ResultsWriter,
+    json_or_text,
+    of_cases,
+    rows,
+)
 from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import (
     PARTS,
@@ -74,10 +84,11 @@ def write_html(
     path: Path,
     run: Reported,
     explorer: ExplorerWriter,
+    cases: int,
     worst: Sequence[WorstCase],
     questions: Mapping[tuple[str, str], str],
 ) -> None:
-    """Write the page of a run with titles; `questions` are those of listed cases without ids of their own."""
+    """Write the page of a run with titles and so many `cases`; `questions` are of named ones without own ids."""
     rows = without_means_of_figures(rows_of(run.summary))
     manifest = run.manifest
     lower = {name: config.direction for name, config in run.metrics.items()}
@@ -111,9 +122,9 @@ def write_html(
         "noise": noise_findings(run.details, questions),
         "panels": panel_findings(run.details, manifest, questions),
         "details": _notes([detail for detail in run.details if not {"noise", "panel", "excluded"} & detail.keys()]),
-        "cases": explorer.cases,
+        "cases": cases,
         "shown": explorer.shown,
-        "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),
+        "wanted": cases if explorer.wanted is None else len(explorer.wanted),
     }
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 
@@ -187,35 +198,60 @@ def _blocks(file: TextIO) -> Iterator[str]:
         yield b64encode(zlib.compress(lines.encode())).decode()
 
 
-def write_reports(folder: Path, run: Reported) -> None:
-    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
+def write_reports(folder: Path, run: Reported) -> bool:
+    """Write results.csv, report.html, junit.xml and summary.md into the run's folder, and cases.jsonl if none is kept.
 
     With a metric that classifies cases, also miscategorised.csv. Cases that were not asked because all gates were
-    decided are only in cases.jsonl. Each file is replaced once the new one is complete, so `run.cases` may be read
-    from the folder's own cases.jsonl. UserError if the cases are not those that were scored; files are then unchanged.
+    decided are only in cases.jsonl. Each file is replaced once the new one is complete. UserError if the cases are not
+    those that were scored; files are then unchanged.
+
+    Returns whether the run's cases are few enough to list. If they are not, report.html and junit.xml have the
+    `most_informative` ones, and results.csv has no questions and answers.
     """
+    wanted = most_informative(run.scores, run.metrics, people=_people(run))
+    shown = with_titles(run)
+    worst, questions = _worst(shown), dict[tuple[str, str], str]()
+    unnamed = _without_ids(worst, run.details)
     with ExitStack() as stack:
         table = stack.enter_context(replacing(folder / "results.csv", newline=""))
-        cases = stack.enter_context(replacing(folder / "cases.jsonl"))
         index, details = (
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
-        explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics, people=_people(run)))
-        write_case = CasesWriter(cases).write
-        shown = with_titles(run)
-        worst, questions = _worst(shown), dict[tuple[str, str], str]()
-        listed = _without_ids(worst, run.details)
-        writers = [ResultsWriter(table, run.scores).write, explorer.write]
+        explorer = ExplorerWriter(index, details, wanted)
+        writers = [explorer.write]
+        if wanted is None:
+            writers.append(ResultsWriter(table, run.scores).write)
+        else:
+            write_large_results(table, run.scores)
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
             writers.append(MiscategorisedWriter(file, run.categorising).write)
-        for row in rows(run.cases, run.answers, run.scores):
-            write_case(row)
-            if (key := (row.case.dataset, row.case.id)) in listed:
+        write_case = None
+        if run.kept is None:
+            write_case = CasesWriter(stack.enter_context(replacing(folder / "cases.jsonl"))).write
+        for row in _rows(run, wanted, unnamed):
+            if write_case:
+                write_case(row)
+            if (key := (row.case.dataset, row.case.id)) in unnamed:
                 questions[key] = row.case.question or ""
             for write in writers if row.scores or not run.manifest.stopped else ():
                 write(row)
         explorer.finish()
-        write_html(folder / "report.html", shown, explorer, worst, questions)
-    write_junit(folder / "junit.xml", run, explorer.wanted)
+        cases = explorer.cases if wanted is None else _count_cases(run.scores)
+        write_html(folder / "report.html", shown, explorer, cases, worst, questions)
+    write_junit(folder / "junit.xml", run, wanted)
     write_markdown(folder / "summary.md", shown)
+    return wanted is None
+
+
+def _rows(run: Reported, wanted: Collection[CaseKey] | None, unnamed: Collection[CaseKey]) -> Iterator[AnsweredCase]:
+    """The answered cases that the reports need: all, or if cases.jsonl is kept those that are listed or named."""
+    if run.kept is None or wanted is None or run.categorising:
+        return rows(run.cases, run.answers, run.scores)
+    needed = {*wanted, *unnamed}
+    return rows(run.kept(needed), run.answers, of_cases(run.scores, needed))
+
+
+def _count_cases(scores: pl.LazyFrame) -> int:
+    """The number of cases that have scores."""
+    return scores.select("dataset", "case_id").unique().select(pl.len()).collect(engine="streaming").item()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts
-from evalflow.report.results_csv import AnswerOf
+from evalflow.report.results_csv import AnswerOf, CaseKey
 from evalflow.summary.rows import Detail, GateOutcome
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Reported:
     """A finished run for reports: the contents of scores.parquet, summary.parquet and summary.json, and its cases.
 
-    `gates` are as in `decide`; `categorising` names the metrics that classify cases; `cases` is iterated only once.
+    `gates` are as in `decide`; `categorising` names the metrics that classify cases; `cases` is iterated at most once.
+    `kept` reads some of the cases from a cases.jsonl that need not be written again; None if it must be written.
     """
 
     scores: pl.LazyFrame
@@ -32,6 +33,7 @@ class Reported:
     metrics: Mapping[str, MetricConfig]
     cases: Iterable[Case]
     answers: AnswerOf
+    kept: Callable[[Collection[CaseKey]], Iterable[Case]] | None = None
     calibration: Calibration | None = None
     max_error_rate: float = 0.0
     categorising: Collection[str] = ()

@@ -18,6 +18,7 @@ from evalflow.records import Answer, Case
 from evalflow.summary.journal import json_line
 
 AnswerOf = Callable[[Case, str, int], Answer | None]
+CaseKey = tuple[str, str]  # a case's dataset and id
 Score = dict[str, Any]  # one row of `scores`, by column name
 
 CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
@@ -84,6 +85,12 @@ def rows(
         raise UserError(Problem(what, f"dataset {key[0]}", hint))
 
 
+def of_cases(scores: pl.LazyFrame, wanted: Collection[CaseKey]) -> pl.LazyFrame:
+    """The rows of some cases, in their order."""
+    keys = pl.LazyFrame([*wanted], schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
+    return scores.join(keys, on=["dataset", "case_id"], how="semi", maintain_order="left")
+
+
 def as_answered(case: Case, answer: Answer | None) -> Case:
     """The case with this answer instead of its recorded one, and with the messages of a played conversation."""
     if answer is None:
@@ -110,7 +117,7 @@ def iterate_rows(scores: pl.LazyFrame) -> Iterator[Score]:
 
 
 FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer", "finish_reason")
-"""The columns of results.csv that every run has."""
+"""The columns of results.csv beside those of scores; without question and answer in `write_large_results`."""
 
 _Key = tuple[str, str | None, int]
 
@@ -120,7 +127,8 @@ class ResultsWriter:
 
     Per metric there are three columns: `<metric>` (the score, empty unless scored), `<metric>_passed` and
     `<metric>_reason`; `@<judge>` and `#<repeat>` follow only if a run has several. The reason of a score that is
-    not `scored` begins with its state. Members of a panel are left out; scores.parquet has them.
+    not `scored` begins with its state. Members of a panel are left out; scores.parquet has them. `write_large_results`
+    writes the table of a run with too many cases to list.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading
     apostrophe, so that an untrusted answer cannot run anything. Numbers are unchanged.

@@ -255,14 +255,20 @@ class Composite:
 
 def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Composite]) -> Iterator[pl.DataFrame]:
     """Add the composites' rows after an answer's other rows: one for each judge's repeat that has all parts."""
+    for rows in whole_answers(batches, _ANSWER_KEY):
+        yield _completed(rows, composites)
+
+
+def whole_answers(batches: Iterable[pl.DataFrame], key: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """The same rows in batches that divide no answer; the rows of an answer have the same `key`, and are adjacent."""
     unfinished: pl.DataFrame | None = None
     for batch in batches:
         rows = batch if unfinished is None else pl.concat([unfinished, batch])
-        last = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).last()) for key in _ANSWER_KEY)
+        last = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).last()) for name in key)
         unfinished = rows.filter(last)
-        yield _completed(rows.filter(~last), composites)
+        yield rows.filter(~last)
     if unfinished is not None:
-        yield _completed(unfinished, composites)
+        yield unfinished
 
 
 def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFrame:

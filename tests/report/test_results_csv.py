@@ -7,7 +7,9 @@ import pytest
 
 from evalflow.errors import UserError
 from evalflow.paths import safe_text
+from evalflow.report.cases import most_informative
 from evalflow.report.html import write_reports
+from evalflow.report.large_results import write_large_results
 from evalflow.report.results_csv import CasesWriter, ResultsWriter, rows
 
 
@@ -135,3 +137,73 @@ def test_a_failed_report_leaves_the_files_as_they_were(make_run, make_case, tmp_
     with pytest.raises(UserError):
         write_reports(tmp_path, replace(run, cases=[]))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+STATES = (
+    {"score": 0.123456, "passed": False, "reason": 'says "no", twice'},
+    {"score": 1.0, "reason": "two\nlines"},
+    {"score": 1.0, "reason": None},
+    {"status": "undefined", "reason": "no claims"},
+    {"status": "error", "error": "no reply", "reason": "not shown", "error_type": "timeout"},
+    {"status": "error", "error": "", "reason": "=1+1"},
+    {"status": "skipped", "reason": ""},
+    {"status": "skipped"},
+)
+
+
+def test_a_large_table_has_the_same_cells_and_no_texts(make_run, make_case, monkeypatch):
+    monkeypatch.setattr("evalflow.report.large_results._AT_ONCE", 3)
+    cells = [
+        {"case_id": f"case-{i}", "target": target, "metric": metric, "judge": judge, "repeat": repeat}
+        | STATES[(i + 3 * repeat + len(metric) + len(target)) % len(STATES)]
+        | {"tags": ["A", "B > C"] if i % 2 else [], "finish_reason": "length" if i == 1 else None}
+        for i in range(9)
+        for target in ("bot", "=bot")
+        for metric, judge in (("a", None), ("a_passed", "m"), ("a", "other"))
+        for repeat in (0, 1)
+        if (i, metric) != (4, "a")
+    ]
+    members = [{"case_id": "case-0", "target": "bot", "judge": "one", "member_of": "m", "score": 0.5}]
+    run = make_run([make_case(i, tags=("A", "B > C") if i % 2 else ()) for i in range(9)], [*members, *cells])
+    large, small = io.StringIO(newline=""), io.StringIO(newline="")
+    write_large_results(large, run.scores)
+    writer = ResultsWriter(small, run.scores)
+    for row in rows(run.cases, run.answers, run.scores):
+        writer.write(row)
+    whole = list(csv.reader(io.StringIO(small.getvalue(), newline="")))
+    left_out = [whole[0].index(name) for name in ("question", "answer")]
+    finish = whole[0].index("finish_reason")
+    expected = [[cell for place, cell in enumerate(row) if place not in left_out] for row in whole]
+    for row in expected[1:]:
+        row[finish - len(left_out)] = "length" if row[1] == "case-1" else ""  # which the made answers do not have
+    assert list(csv.reader(io.StringIO(large.getvalue(), newline=""))) == expected
+
+
+def test_a_large_run_has_its_texts_in_its_cases_alone(make_run, make_case, tmp_path, monkeypatch):
+    monkeypatch.setattr(most_informative, "__defaults__", (2, None))
+    run = make_run([make_case(i) for i in range(4)], [{"case_id": f"case-{i}", "score": i / 4} for i in range(4)])
+    assert not write_reports(tmp_path, run)
+    table = (tmp_path / "results.csv").read_text(encoding="utf-8")
+    assert table.startswith("dataset,case_id,target,target_repeat,tags,finish_reason,faithfulness")
+    assert len(table.splitlines()) == 5
+    assert "says so" not in table
+    assert (tmp_path / "cases.jsonl").read_text(encoding="utf-8").count("says so") == 4
+
+
+def test_reports_of_a_large_run_read_of_its_kept_cases_only_those_that_they_list(
+    make_run, make_case, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(most_informative, "__defaults__", (2, None))
+    cases = [make_case(i) for i in range(5)]
+    run = make_run(cases, [{"case_id": f"case-{i}", "score": i / 4} for i in range(5)])
+    write_reports(tmp_path, run)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    kept = tmp_path / "cases.jsonl"
+    kept.write_text("not written again")
+
+    def read(wanted):
+        assert wanted == {("rag", "case-0"), ("rag", "case-1")}
+        return (case for case in cases if (case.dataset, case.id) in wanted)
+
+    assert not write_reports(tmp_path, replace(run, cases=[], kept=read))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {**first, kept.name: b"not written again"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from evalflow.paths import shown
 from evalflow.records import CUT_OFF, FILTERED, RECORDED_FAILURE, Case
 from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.gate_sentences import AboutGates, GateSentence, of_gate, without_value
+from evalflow.report.results_csv import CaseKey
 from evalflow.summary.exclusions import with_exclusions
 from evalflow.summary.finding import with_labels
 from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
@@ -48,6 +49,7 @@ class Derived:
     error_types: tuple[str, ...]  # causes of errors with their counts, the most frequent first
     error_example: str | None  # the message of one error of the most frequent cause, in one line; None without errors
     calibration: Calibration | None = None  # the comparison of the judges with people; None without labels
+    texts_apart: bool = False  # whether results.csv leaves questions and answers to cases.jsonl, as cases are many
     # Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
     gates: tuple[GateOutcome, ...] = ()
     exit_code: int = 3
@@ -96,13 +98,20 @@ def decide(
     return replace(derived, gates=tuple(rows), exit_code=code)
 
 
-def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Manifest) -> None:
-    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; `manifest` is run.json as it will be."""
+def report(
+    folder: RunFolder,
+    rules: ResultRules,
+    derived: Derived,
+    cases: Iterable[Case],
+    manifest: Manifest,
+    kept: Callable[[Collection[CaseKey]], Iterable[Case]] | None = None,
+) -> bool:
+    """Write the files of `write_reports`, and return what it returns; `manifest` is run.json as it will be."""
     from evalflow.report.html import write_reports  # late: the first request does not wait for it
     from evalflow.report.reported import Reported
 
     with answers_of(folder, rules.settings.run) as answers:
-        write_reports(
+        return write_reports(
             folder.path,
             Reported(
                 scores=derived.scores,
@@ -113,6 +122,7 @@ def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Itera
                 metrics={name: metric.config for name, metric in rules.metrics.items()},
                 cases=cases,
                 answers=answers,
+                kept=kept,
                 calibration=derived.calibration,
                 max_error_rate=rules.settings.run.max_error_rate,
                 categorising=[name for name, one in rules.metrics.items() if one.figures and one.figures.categorises],

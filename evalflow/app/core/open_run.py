@@ -301,7 +301,7 @@ def _end(
     ended = with_certificates(ended, folder)
     folder.write_manifest(ended)
     try:
-        report(folder, rules, derived, inspection.selected(), ended)
+        listed = report(folder, rules, derived, inspection.selected(), ended)
     except UserError as error:
         raise InfrastructureError(f"the reports cannot be written: {error}", _restore(folder)) from None
     for observer in one.observers:  # at last: all files are written, whatever becomes of it
@@ -311,7 +311,7 @@ def _end(
     if one.copy is not None and not incomplete and status == "done":
         one.sent.append(one.copy.finish())
         folder.write_manifest(ended := ended.exported(one.sent[-1]))
-    one.derived = derived
+    one.derived = replace(derived, texts_apart=not listed)
     return incomplete, ended
 
 

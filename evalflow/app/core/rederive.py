@@ -71,7 +71,7 @@ def rewrite(
         if run.manifest.status == "done":
             found["exit_code"] = derived.exit_code
         manifest = with_certificates(run.manifest, folder).model_copy(update=found)
-        report(folder, run.rules, derived, run.cases(), manifest)
+        report(folder, run.rules, derived, run.cases(), manifest, run.cases if run.has_kept_cases else None)
         folder.write_manifest(manifest)
         return manifest, derived
 

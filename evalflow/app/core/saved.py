@@ -30,7 +30,7 @@ from evalflow.paths import conf_dirs, private_file, private_folder, shown, write
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report.findings import exclusion_findings
-from evalflow.report.results_csv import COLUMNS, AnsweredCase, rows
+from evalflow.report.results_csv import COLUMNS, AnsweredCase, of_cases, rows
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line, json_text
@@ -123,6 +123,14 @@ class SavedRun:
     def scores(self) -> pl.LazyFrame:
         return pl.scan_parquet(self.folder.scores)
 
+    @property
+    def has_kept_cases(self) -> bool:
+        """Whether there is a cases.jsonl that is no older than the last answer, so that it has all of them."""
+        cases, answers = self.folder.cases, self.folder.answers
+        if not cases.is_file():
+            return False
+        return not answers.is_file() or answers.stat().st_mtime_ns <= cases.stat().st_mtime_ns
+
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
         """The cases as evaluated, or those `wanted` (dataset, id); from the data if there is no cases.jsonl yet."""
         if not self.folder.cases.is_file():
@@ -153,7 +161,7 @@ class SavedRun:
         try:
             return self._placed(rows).select("line", "dataset", "id", text=text).collect(engine="streaming")
         except pl.exceptions.ComputeError as error:
-            hint = f"write it again: {command('report', self.folder.path)}"
+            hint = f"remove it, and write it again from the data: {command('report', self.folder.path)}"
             raise UserError(Problem(f"broken JSON: {error}", shown(self.folder.cases), hint)) from None
 
     def case_digests(self, lines: Iterable[int]) -> dict[int, int]:
@@ -404,10 +412,10 @@ def answered_rows(
     run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]], columns: Sequence[str] = COLUMNS
 ) -> Iterator[AnsweredCase]:
     """Each wanted case (dataset, id) with all targets' answers and their scores among `scores`, in input order."""
-    keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
-    chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
     with answers_of(run.folder, run.rules.settings.run, {case_id for _, case_id in wanted}) as answers:
-        yield from (row for row in rows(run.cases(set(wanted)), answers, chosen, columns) if row.scores)
+        yield from (
+            row for row in rows(run.cases(set(wanted)), answers, of_cases(scores, wanted), columns) if row.scores
+        )
 
 
 def read_exclusions(folder: RunFolder) -> list[ExcludedResult]:

@@ -130,6 +130,8 @@ class TerminalScreen:
             what, line = asked_again(manifest, [] if is_latest else [shown(folder.path)], derived.scores)
             self._out.print(literal(f"{what}:"), soft_wrap=True)
             self._line("retry" if line.startswith(command("resume")) else "again", line)
+        if derived.texts_apart:
+            self._line("texts", f"{shown(folder.cases)} (results.csv of a run this large has none)")
         self._line("report", shown(folder.report))
 
     def exported(self, facts: ExportFacts, folder: RunFolder) -> None:

@@ -18,7 +18,7 @@ async function copyLink(button) {
 let arriving = false;
 let awaited = null; // the case to show once its details are read
 
-const missing = unpacks ? "Still reading the file …" : "This browser is too old to show single cases. results.csv has them.";
+const missing = unpacks ? "Still reading the file …" : "This browser is too old to show single cases. cases.jsonl has them.";
 
 function view(item) {
   const details = detailsOf(item.at);
