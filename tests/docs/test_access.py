@@ -24,6 +24,7 @@ import evalflow.addons.studio.web.pages
 from evalflow.addons.studio.store import rows, server_tables
 from evalflow.addons.studio.web.application import API, rest_api
 from evalflow.addons.studio.web.security.projects import InProject
+from evalflow.addons.studio.web.ui.frame import DECLARED
 from evalflow.addons.studio.work import (
     bots,
     cases,
@@ -238,20 +239,11 @@ HIDDEN = frozenset({"Add one", "Add a check", "Add a piece", "Add a turn", "Add 
 """Of forms that a viewer may read, and of the bar of selected cases: there, but not visible."""
 
 
-def declared_pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Right]:
-    """The address of each page and the right that its module declares, in the order of the application."""
-    found: dict[str, Right] = {}
-
-    def note(path: str, needs: Right = "read") -> Any:
-        found[path] = needs
-        return lambda _: None
-
-    for name in sorted(module.name for module in pkgutil.iter_modules(evalflow.addons.studio.web.pages.__path__)):
-        module = importlib.import_module(f"evalflow.addons.studio.web.pages.{name}")
-        if hasattr(module, "guarded_page"):
-            monkeypatch.setattr(module, "guarded_page", note)
-            module.add()
-    return dict(sorted(found.items()))
+def declared_pages() -> dict[str, Right]:
+    """The address of each page and the right that its module declares."""
+    for module in pkgutil.iter_modules(evalflow.addons.studio.web.pages.__path__):
+        importlib.import_module(f"evalflow.addons.studio.web.pages.{module.name}")
+    return dict(sorted((page.path, page.needs) for pages in DECLARED.values() for page in pages))
 
 
 def page_of(pages: Mapping[str, Right], address: str) -> Right | None:
@@ -262,9 +254,9 @@ def page_of(pages: Mapping[str, Right], address: str) -> Right | None:
 
 
 @pytest.mark.slow
-def test_the_page_has_every_page(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_has_every_page(space: Workspace) -> None:
     pages, names, everyone = (
-        declared_pages(monkeypatch),
+        declared_pages(),
         {**fill(space), "position": "0", "review": "none"},
         everybody(space),
     )

@@ -26,40 +26,37 @@ _SINCE = forms.About("First day")
 _UNTIL = forms.About("Last day")
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/audit", "admin")
-    async def one(
-        workspace: Workspace,
-        by: str = "",
-        project: str = "",
-        kind: str = "",
-        action: str = "",
-        since: str = "",
-        until: str = "",
-        cursor: str | None = None,
-    ) -> None:
-        query = {"by": by, "project": project, "kind": kind, "action": action, "since": since, "until": until}
-        wanted = AuditFilter(
-            by or None, project or None, kind or None, action or None, _day(since, "since"), _day(until, "until", 1)
-        )
-        found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
-        words = await to_thread.run_sync(audit_words, workspace)
-        projects = [change.project for change in found.items if change.project]
-        titles = await to_thread.run_sync(titles_of_projects, workspace, projects)
-        whole = "of this server" if may("own") else f"in project {title_of('project', visitor().project)}"
-        with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
-            with actions:
-                export = link_button("Export", address("/api/v1/audit/export", _exported(query, wanted)))
-                export.props('download="audit.jsonl" title="All changes that match, as JSON lines"')
-            _filters(query, words)
-            if found.items:
-                _table(found.items, titles)
-            else:
-                with empty("search_off", "No changes", "No matching changes."):
-                    link_button("Show all changes", "/audit")
-            _pages(query, found, is_first=cursor is None)
+@guarded_page("/audit", "admin")
+async def _one_page(
+    workspace: Workspace,
+    by: str = "",
+    project: str = "",
+    kind: str = "",
+    action: str = "",
+    since: str = "",
+    until: str = "",
+    cursor: str | None = None,
+) -> None:
+    query = {"by": by, "project": project, "kind": kind, "action": action, "since": since, "until": until}
+    wanted = AuditFilter(
+        by or None, project or None, kind or None, action or None, _day(since, "since"), _day(until, "until", 1)
+    )
+    found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
+    words = await to_thread.run_sync(audit_words, workspace)
+    projects = [change.project for change in found.items if change.project]
+    titles = await to_thread.run_sync(titles_of_projects, workspace, projects)
+    whole = "of this server" if may("own") else f"in project {title_of('project', visitor().project)}"
+    with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
+        with actions:
+            export = link_button("Export", address("/api/v1/audit/export", _exported(query, wanted)))
+            export.props('download="audit.jsonl" title="All changes that match, as JSON lines"')
+        _filters(query, words)
+        if found.items:
+            _table(found.items, titles)
+        else:
+            with empty("search_off", "No changes", "No matching changes."):
+                link_button("Show all changes", "/audit")
+        _pages(query, found, is_first=cursor is None)
 
 
 def _day(value: str, key: str, more: int = 0) -> datetime | None:

@@ -38,30 +38,27 @@ TREND = 12
 """The number of runs of a trend."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/bots/{bot}")
-    async def home(workspace: Workspace, bot: str) -> None:
-        found = await to_thread.run_sync(get_bot, workspace, bot)
-        shown = await to_thread.run_sync(bot_home.bot_home, workspace, bot)
-        samples = await to_thread.run_sync(sample_datasets, workspace)
-        with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
-            with actions:
-                if may("edit"):
-                    link_button("Run again" if shown.runs else "Run", _run_path(bot, shown.runs), primary=True)
-                if found.origin == "workspace":
-                    link_button("Metrics", f"/bots/{bot}/metrics")
-                link_button("Settings", f"/bots/{bot}/settings")
-            if not shown.runs:
-                _without_runs(bot)
-                return
-            _latest_state(shown.runs[0])
-            if shown.headline is not None:
-                _verdict(workspace, shown.headline)
-                _trends(workspace, bot)
-                _weak(workspace, shown.headline)
-            _runs(bot, shown, samples)
+@guarded_page("/bots/{bot}")
+async def _home_page(workspace: Workspace, bot: str) -> None:
+    found = await to_thread.run_sync(get_bot, workspace, bot)
+    shown = await to_thread.run_sync(bot_home.bot_home, workspace, bot)
+    samples = await to_thread.run_sync(sample_datasets, workspace)
+    with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+        with actions:
+            if may("edit"):
+                link_button("Run again" if shown.runs else "Run", _run_path(bot, shown.runs), primary=True)
+            if found.origin == "workspace":
+                link_button("Metrics", f"/bots/{bot}/metrics")
+            link_button("Settings", f"/bots/{bot}/settings")
+        if not shown.runs:
+            _without_runs(bot)
+            return
+        _latest_state(shown.runs[0])
+        if shown.headline is not None:
+            _verdict(workspace, shown.headline)
+            _trends(workspace, bot)
+            _weak(workspace, shown.headline)
+        _runs(bot, shown, samples)
 
 
 def _run_path(bot: str, runs: Sequence[Run]) -> str:

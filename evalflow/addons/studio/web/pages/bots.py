@@ -65,65 +65,65 @@ _LABELS = {
 }
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/")
+async def _bots_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(list_bots, workspace)
+    own = [bot for bot in found if bot.origin == "workspace"]
+    latest = await to_thread.run_sync(headlines, workspace)
+    about = "The bots you test: a model, your own service, or recorded answers."
+    with frame("Bots", place="Bots", about=about) as actions:
+        with actions:
+            if may("own"):
+                button("Import a folder", import_dialog(workspace).open)
+            if own and may("edit"):
+                link_button("New bot", "/bots/new", primary=True)
+        if own:
+            _cards(own, latest)
+        elif not may("edit"):
+            empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests.")
+        else:
+            first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
+        with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
+            _cards([bot for bot in found if bot.origin == "conf"], latest)
 
-    @guarded_page("/")
-    async def bots(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(list_bots, workspace)
-        own = [bot for bot in found if bot.origin == "workspace"]
-        latest = await to_thread.run_sync(headlines, workspace)
-        about = "The bots you test: a model, your own service, or recorded answers."
-        with frame("Bots", place="Bots", about=about) as actions:
-            with actions:
-                if may("own"):
-                    button("Import a folder", import_dialog(workspace).open)
-                if own and may("edit"):
-                    link_button("New bot", "/bots/new", primary=True)
-            if own:
-                _cards(own, latest)
-            elif not may("edit"):
-                empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests.")
-            else:
-                first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
-            with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
-                _cards([bot for bot in found if bot.origin == "conf"], latest)
 
-    @guarded_page("/bots/new", "edit")
-    async def new(workspace: Workspace, source: str = "") -> None:
-        copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
-        connections = await to_thread.run_sync(connection_names, workspace)
-        taken = await to_thread.run_sync(taken_names, workspace, BOTS)
-        title = f"Copy of {copied.title}" if copied else "New bot"
-        with frame(title, place="Bots", trail=[("Bots", "/")]):
-            config = given(copied.config) if copied else {"kind": "openai"}
-            field = partial(TitleField, "bot", "Support bot", taken)
-            form = BotForm(config, field, copied.description if copied else "", connections)
-            BotEditor(workspace, form, None)
+@guarded_page("/bots/new", "edit")
+async def _new_page(workspace: Workspace, source: str = "") -> None:
+    copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
+    connections = await to_thread.run_sync(connection_names, workspace)
+    taken = await to_thread.run_sync(taken_names, workspace, BOTS)
+    title = f"Copy of {copied.title}" if copied else "New bot"
+    with frame(title, place="Bots", trail=[("Bots", "/")]):
+        config = given(copied.config) if copied else {"kind": "openai"}
+        field = partial(TitleField, "bot", "Support bot", taken)
+        form = BotForm(config, field, copied.description if copied else "", connections)
+        BotEditor(workspace, form, None)
 
-    @guarded_page("/bots/{bot}/edit", "edit")
-    async def edit(workspace: Workspace, bot: str) -> None:
-        found = await to_thread.run_sync(get_bot, workspace, bot)
-        connections = await to_thread.run_sync(connection_names, workspace)
-        trail = [(f"Settings of {found.title}", f"/bots/{bot}/settings")]
-        with frame(f"Edit {found.title}", place="Bots", trail=trail):
-            field = partial(TitleField, "bot", "Support bot", title=found.title, name=found.name)
-            BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
 
-    @guarded_page("/bots/{bot}/settings")
-    async def settings(workspace: Workspace, bot: str) -> None:
-        found = await to_thread.run_sync(get_bot, workspace, bot)
-        datasets = await to_thread.run_sync(list_datasets, workspace)
-        used = (await to_thread.run_sync(next_request, workspace, bot)).datasets
-        about = "How the bot is reached. Try a question to see that it answers."
-        trail = [(found.title, f"/bots/{bot}")]
-        with frame(f"Settings of {found.title}", place="Bots", about=about, trail=trail) as actions:
-            with actions:
-                _actions(workspace, found, datasets, used)
-            _connection(found)
-            if found.config.get("kind") != "recorded" and may("edit"):
-                with ui.element("div").classes("section"):
-                    BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
+@guarded_page("/bots/{bot}/edit", "edit")
+async def _edit_page(workspace: Workspace, bot: str) -> None:
+    found = await to_thread.run_sync(get_bot, workspace, bot)
+    connections = await to_thread.run_sync(connection_names, workspace)
+    trail = [(f"Settings of {found.title}", f"/bots/{bot}/settings")]
+    with frame(f"Edit {found.title}", place="Bots", trail=trail):
+        field = partial(TitleField, "bot", "Support bot", title=found.title, name=found.name)
+        BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
+
+
+@guarded_page("/bots/{bot}/settings")
+async def _settings_page(workspace: Workspace, bot: str) -> None:
+    found = await to_thread.run_sync(get_bot, workspace, bot)
+    datasets = await to_thread.run_sync(list_datasets, workspace)
+    used = (await to_thread.run_sync(next_request, workspace, bot)).datasets
+    about = "How the bot is reached. Try a question to see that it answers."
+    trail = [(found.title, f"/bots/{bot}")]
+    with frame(f"Settings of {found.title}", place="Bots", about=about, trail=trail) as actions:
+        with actions:
+            _actions(workspace, found, datasets, used)
+        _connection(found)
+        if found.config.get("kind") != "recorded" and may("edit"):
+            with ui.element("div").classes("section"):
+                BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
 
 
 def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:

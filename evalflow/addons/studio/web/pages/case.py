@@ -33,43 +33,41 @@ from evalflow.addons.studio.work.titles import case_title
 from evalflow.errors import Problem
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/datasets/{dataset}/cases/new", "edit")
+async def _new_page(workspace: Workspace, dataset: str) -> None:
+    await to_thread.run_sync(dataset_id, workspace, dataset)
+    around = await to_thread.run_sync(_surroundings, workspace)
+    with frame("New case", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
+        _CaseWriter(workspace, dataset, around)
 
-    @guarded_page("/datasets/{dataset}/cases/new", "edit")
-    async def new(workspace: Workspace, dataset: str) -> None:
-        await to_thread.run_sync(dataset_id, workspace, dataset)
-        around = await to_thread.run_sync(_surroundings, workspace)
-        with frame("New case", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
-            _CaseWriter(workspace, dataset, around)
 
-    @guarded_page("/datasets/{dataset}/cases/{case}")
-    async def edit(
-        workspace: Workspace, dataset: str, case: str, tag: str = "", text: str = "", state: str = ""
-    ) -> None:
-        if not case.isdecimal() or len(case) > 18:
-            raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
-        search, number = CaseSearch(tag, text, state=state), int(case)
-        found = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
-        place = await to_thread.run_sync(lambda: cases.case_place(workspace, dataset, number, **search.filter))
-        around = await to_thread.run_sync(_surroundings, workspace)
-        back = search.around(place.before, number).path(dataset)
-        after = search.around(place.before, place.next or place.previous).path(dataset)
+@guarded_page("/datasets/{dataset}/cases/{case}")
+async def _edit_page(
+    workspace: Workspace, dataset: str, case: str, tag: str = "", text: str = "", state: str = ""
+) -> None:
+    if not case.isdecimal() or len(case) > 18:
+        raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
+    search, number = CaseSearch(tag, text, state=state), int(case)
+    found = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
+    place = await to_thread.run_sync(lambda: cases.case_place(workspace, dataset, number, **search.filter))
+    around = await to_thread.run_sync(_surroundings, workspace)
+    back = search.around(place.before, number).path(dataset)
+    after = search.around(place.before, place.next or place.previous).path(dataset)
 
-        def leave(gone: cases.Deleted) -> None:
-            forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
+    def leave(gone: cases.Deleted) -> None:
+        forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
 
-        trail = [(title_of("dataset", dataset), back)]
-        with frame(case_title(found.question, found.body["id"]), place="Test cases", trail=trail) as actions:
-            with actions:
-                if found.is_draft:
-                    badge("draft", "warn").props('title="Runs leave it out"')
-                _neighbours(dataset, search, place)
-                if may("edit"):
-                    delete = partial(carry_out, partial(cases.delete_cases, workspace, dataset, [number]), leave)
-                    asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
-                    button("Delete", asked.open, kind="danger")
-            _CaseEditor(workspace, dataset, found, search, place, around)
+    trail = [(title_of("dataset", dataset), back)]
+    with frame(case_title(found.question, found.body["id"]), place="Test cases", trail=trail) as actions:
+        with actions:
+            if found.is_draft:
+                badge("draft", "warn").props('title="Runs leave it out"')
+            _neighbours(dataset, search, place)
+            if may("edit"):
+                delete = partial(carry_out, partial(cases.delete_cases, workspace, dataset, [number]), leave)
+                asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
+                button("Delete", asked.open, kind="danger")
+        _CaseEditor(workspace, dataset, found, search, place, around)
 
 
 @dataclass(frozen=True, slots=True)

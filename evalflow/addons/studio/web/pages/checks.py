@@ -43,47 +43,46 @@ _TRAIL = [("Checks", "/checks")]
 _ABOUT = "What an answer must do, defined once and enabled on many test cases."
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/checks")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(_overview, workspace)
+    with frame("Checks", place="Checks", about=_ABOUT) as actions:
+        if may("edit") and found.checks:
+            with actions:
+                link_button("New check", "/checks/new", primary=True)
+        _list(found)
+        with fold("Built-in checks", is_open=not found.checks), ui.element("div").classes("stack"):
+            text("Each test case can have these with parameters of its own. A reusable check is one of them.", "p")
+            _built_in(found.uses)
 
-    @guarded_page("/checks")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(_overview, workspace)
-        with frame("Checks", place="Checks", about=_ABOUT) as actions:
-            if may("edit") and found.checks:
-                with actions:
-                    link_button("New check", "/checks/new", primary=True)
-            _list(found)
-            with fold("Built-in checks", is_open=not found.checks), ui.element("div").classes("stack"):
-                text("Each test case can have these with parameters of its own. A reusable check is one of them.", "p")
-                _built_in(found.uses)
 
-    @guarded_page("/checks/new", "edit")
-    async def new(workspace: Workspace) -> None:
-        bots = await to_thread.run_sync(_bots, workspace)
-        reusable = await to_thread.run_sync(checks.list_checks, workspace)
-        with frame("New check", place="Checks", trail=_TRAIL):
-            CheckForm(workspace, None, bots, reusable)
+@guarded_page("/checks/new", "edit")
+async def _new_page(workspace: Workspace) -> None:
+    bots = await to_thread.run_sync(_bots, workspace)
+    reusable = await to_thread.run_sync(checks.list_checks, workspace)
+    with frame("New check", place="Checks", trail=_TRAIL):
+        CheckForm(workspace, None, bots, reusable)
 
-    @guarded_page("/checks/{check}")
-    async def one(workspace: Workspace, check: str) -> None:
-        found = await to_thread.run_sync(checks.get_check, workspace, check)
-        use = (await to_thread.run_sync(check_uses.check_uses, workspace)).get(check, check_uses.CheckUse())
-        failure = await to_thread.run_sync(check_uses.last_failure, workspace, check)
-        bots = await to_thread.run_sync(_bots, workspace)
-        reusable = await to_thread.run_sync(checks.list_checks, workspace)
-        known = await to_thread.run_sync(list_datasets, workspace)
-        own = [dataset.name for dataset in known if dataset.origin == "workspace"]
-        with frame(found.title or found.name, place="Checks", trail=_TRAIL) as actions:
-            if failure is not None:
-                with ui.element("p").classes("last-failed"):
-                    text("Failed last on ", "span", "muted")
-                    _failure_link(failure)
-            CheckForm(workspace, found, bots, reusable)
-            usage = CheckUsage(workspace, check, own, use)
-            await usage.load()
-            if may("edit"):
-                _delete_button(workspace, found, actions, usage)
+
+@guarded_page("/checks/{check}")
+async def _one_page(workspace: Workspace, check: str) -> None:
+    found = await to_thread.run_sync(checks.get_check, workspace, check)
+    use = (await to_thread.run_sync(check_uses.check_uses, workspace)).get(check, check_uses.CheckUse())
+    failure = await to_thread.run_sync(check_uses.last_failure, workspace, check)
+    bots = await to_thread.run_sync(_bots, workspace)
+    reusable = await to_thread.run_sync(checks.list_checks, workspace)
+    known = await to_thread.run_sync(list_datasets, workspace)
+    own = [dataset.name for dataset in known if dataset.origin == "workspace"]
+    with frame(found.title or found.name, place="Checks", trail=_TRAIL) as actions:
+        if failure is not None:
+            with ui.element("p").classes("last-failed"):
+                text("Failed last on ", "span", "muted")
+                _failure_link(failure)
+        CheckForm(workspace, found, bots, reusable)
+        usage = CheckUsage(workspace, check, own, use)
+        await usage.load()
+        if may("edit"):
+            _delete_button(workspace, found, actions, usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,38 +92,35 @@ class _Pair:
         return address("/compare", {**own, **asdict(query or ChangeQuery())})
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/compare")
-    async def compare(workspace: Workspace, a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
-        runs = await to_thread.run_sync(comparing.scored_runs, workspace)
-        if not runs or (len(runs) < 2 and not b):
-            title = "One run so far" if runs else "No run has ended yet"
-            about = "Run the same test cases and metrics twice with a change in between; then compare here."
-            with frame("Compare", place="Compare", about=_ABOUT):
-                empty("compare_arrows", title, about, ("To the runs", "/runs"))
-            return
-        samples = await to_thread.run_sync(sample_datasets, workspace)
-        runs = own_first(runs, samples)
-        after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
-        before = await to_thread.run_sync(get_run, workspace, a) if a else None
-        is_scored = bool(after.facts.get("metrics"))
-        others = await to_thread.run_sync(comparing.candidates, workspace, after.run_id) if is_scored else []
-        bot = await to_thread.run_sync(bot_with_prompt, workspace, after) if is_scored and may("edit") else None
-        for run in (before, after):
-            if run is not None:
-                know_titles(run)
-        with frame("Compare", place="Compare", about="" if before else _ABOUT):
-            accepted = _margin(margin)
-            if before is not None:
-                allowed: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in allow.split(","))
-                _show(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
-            if bot is not None:
-                _prompt_form(workspace, after, bot)
-            if is_scored:
-                with fold("Compare other runs", is_open=before is None).classes("card other-runs"):
-                    _picks(runs, after, before, others, accepted, samples)
+@guarded_page("/compare")
+async def _compare_page(workspace: Workspace, a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
+    runs = await to_thread.run_sync(comparing.scored_runs, workspace)
+    if not runs or (len(runs) < 2 and not b):
+        title = "One run so far" if runs else "No run has ended yet"
+        about = "Run the same test cases and metrics twice with a change in between; then compare here."
+        with frame("Compare", place="Compare", about=_ABOUT):
+            empty("compare_arrows", title, about, ("To the runs", "/runs"))
+        return
+    samples = await to_thread.run_sync(sample_datasets, workspace)
+    runs = own_first(runs, samples)
+    after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
+    before = await to_thread.run_sync(get_run, workspace, a) if a else None
+    is_scored = bool(after.facts.get("metrics"))
+    others = await to_thread.run_sync(comparing.candidates, workspace, after.run_id) if is_scored else []
+    bot = await to_thread.run_sync(bot_with_prompt, workspace, after) if is_scored and may("edit") else None
+    for run in (before, after):
+        if run is not None:
+            know_titles(run)
+    with frame("Compare", place="Compare", about="" if before else _ABOUT):
+        accepted = _margin(margin)
+        if before is not None:
+            allowed: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in allow.split(","))
+            _show(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
+        if bot is not None:
+            _prompt_form(workspace, after, bot)
+        if is_scored:
+            with fold("Compare other runs", is_open=before is None).classes("card other-runs"):
+                _picks(runs, after, before, others, accepted, samples)
 
 
 def _margin(content: str) -> float | None:

@@ -51,39 +51,38 @@ _NETWORKS = forms.About(
 _DESCRIPTION = forms.About("Description", "One sentence for those who choose it.", "Our contract with OpenAI.")
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/connections", "edit")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(connections.list_connections, workspace)
+    with frame("Connections", place="Connections", about=_ABOUT) as actions:
+        if found:
+            if may("own"):
+                with actions:
+                    link_button("New connection", "/connections/new", primary=True)
+            _table(found)
+        elif may("own"):
+            about = "Add the services that bots and judges may call: an address, its key and its networks."
+            empty("cable", "No connections yet", about, ("New connection", "/connections/new"))
+        else:
+            empty("cable", "No connections yet", "The owner of this server adds them.")
 
-    @guarded_page("/connections", "edit")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(connections.list_connections, workspace)
-        with frame("Connections", place="Connections", about=_ABOUT) as actions:
-            if found:
-                if may("own"):
-                    with actions:
-                        link_button("New connection", "/connections/new", primary=True)
-                _table(found)
-            elif may("own"):
-                about = "Add the services that bots and judges may call: an address, its key and its networks."
-                empty("cable", "No connections yet", about, ("New connection", "/connections/new"))
-            else:
-                empty("cable", "No connections yet", "The owner of this server adds them.")
 
-    @guarded_page("/connections/new", "own")
-    async def new(workspace: Workspace) -> None:
-        with frame("New connection", place="Connections", trail=_TRAIL):
-            _ConnectionForm(workspace, None)
+@guarded_page("/connections/new", "own")
+async def _new_page(workspace: Workspace) -> None:
+    with frame("New connection", place="Connections", trail=_TRAIL):
+        _ConnectionForm(workspace, None)
 
-    @guarded_page("/connections/{connection}", "own")
-    async def edit(workspace: Workspace, connection: str) -> None:
-        found = await to_thread.run_sync(connections.get_connection, workspace, connection)
-        with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
-            with actions:
-                about = "It must not be in use. If it is, the uses are listed and nothing is deleted."
-                delete = partial(connections.delete_connection, workspace, connection)
-                seen = edited(connections.get_connection, workspace, _content, found)
-                delete_button(seen, connection, about, delete, "/connections")
-            _ConnectionForm(workspace, found)
+
+@guarded_page("/connections/{connection}", "own")
+async def _edit_page(workspace: Workspace, connection: str) -> None:
+    found = await to_thread.run_sync(connections.get_connection, workspace, connection)
+    with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
+        with actions:
+            about = "It must not be in use. If it is, the uses are listed and nothing is deleted."
+            delete = partial(connections.delete_connection, workspace, connection)
+            seen = edited(connections.get_connection, workspace, _content, found)
+            delete_button(seen, connection, about, delete, "/connections")
+        _ConnectionForm(workspace, found)
 
 
 def _table(found: Sequence[connections.StoredConnection]) -> None:

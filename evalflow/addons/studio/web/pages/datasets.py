@@ -44,60 +44,60 @@ from evalflow.report.wording import counted
 _TRAIL = [("Test cases", "/datasets")]
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/datasets")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(datasets.list_datasets, workspace)
+    own = [dataset for dataset in found if dataset.origin == "workspace"]
+    about = "The questions for your bots, with what is expected. A dataset is a set of cases."
+    with frame("Test cases", place="Test cases", about=about) as actions:
+        if may("edit"):
+            with actions:
+                link_button("Paste a bad answer", "/bad-answer")
+                if own:
+                    link_button("New dataset", "/datasets/new", primary=True)
+        if own:
+            _cards(own)
+        elif not may("edit"):
+            empty("checklist", "No test cases yet", "Editors of the project collect them.")
+        else:
+            about = "Start with a few real questions. Paste them, upload a file, or write them here."
+            empty("checklist", "Collect your first test cases", about, ("New dataset", "/datasets/new"))
+        with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
+            _cards([dataset for dataset in found if dataset.origin == "conf"])
 
-    @guarded_page("/datasets")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(datasets.list_datasets, workspace)
-        own = [dataset for dataset in found if dataset.origin == "workspace"]
-        about = "The questions for your bots, with what is expected. A dataset is a set of cases."
-        with frame("Test cases", place="Test cases", about=about) as actions:
-            if may("edit"):
-                with actions:
-                    link_button("Paste a bad answer", "/bad-answer")
-                    if own:
-                        link_button("New dataset", "/datasets/new", primary=True)
-            if own:
-                _cards(own)
-            elif not may("edit"):
-                empty("checklist", "No test cases yet", "Editors of the project collect them.")
-            else:
-                about = "Start with a few real questions. Paste them, upload a file, or write them here."
-                empty("checklist", "Collect your first test cases", about, ("New dataset", "/datasets/new"))
-            with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
-                _cards([dataset for dataset in found if dataset.origin == "conf"])
 
-    @guarded_page("/datasets/new", "edit")
-    async def new(workspace: Workspace, source: str = "") -> None:
-        copied = await to_thread.run_sync(datasets.get_dataset, workspace, source) if source else None
-        taken = await to_thread.run_sync(taken_names, workspace, datasets.DATASETS)
-        with frame(f"Copy of {copied.title}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
-            _DatasetEditor(workspace, None, copied, taken)
+@guarded_page("/datasets/new", "edit")
+async def _new_page(workspace: Workspace, source: str = "") -> None:
+    copied = await to_thread.run_sync(datasets.get_dataset, workspace, source) if source else None
+    taken = await to_thread.run_sync(taken_names, workspace, datasets.DATASETS)
+    with frame(f"Copy of {copied.title}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
+        _DatasetEditor(workspace, None, copied, taken)
 
-    @guarded_page("/datasets/{dataset}/edit", "edit")
-    async def edit(workspace: Workspace, dataset: str) -> None:
-        found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
-        trail = [(found.title, f"/datasets/{found.name}")]
-        with frame(f"Edit {found.title}", place="Test cases", trail=trail):
-            _DatasetEditor(workspace, found, None)
 
-    @guarded_page("/datasets/{dataset}")
-    async def one(
-        workspace: Workspace,
-        dataset: str,
-        tag: str = "",
-        text: str = "",
-        first: str = "",
-        row: str = "",
-        state: str = "",
-    ) -> None:
-        search = CaseSearch(tag, text, number_of(first), number_of(row) or None, state)
-        found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
-        if found.origin == "conf":
-            _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
-            return
-        await _own(workspace, found, search)
+@guarded_page("/datasets/{dataset}/edit", "edit")
+async def _edit_page(workspace: Workspace, dataset: str) -> None:
+    found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
+    trail = [(found.title, f"/datasets/{found.name}")]
+    with frame(f"Edit {found.title}", place="Test cases", trail=trail):
+        _DatasetEditor(workspace, found, None)
+
+
+@guarded_page("/datasets/{dataset}")
+async def _one_page(
+    workspace: Workspace,
+    dataset: str,
+    tag: str = "",
+    text: str = "",
+    first: str = "",
+    row: str = "",
+    state: str = "",
+) -> None:
+    search = CaseSearch(tag, text, number_of(first), number_of(row) or None, state)
+    found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
+    if found.origin == "conf":
+        _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
+        return
+    await _own(workspace, found, search)
 
 
 async def _own(workspace: Workspace, found: datasets.Dataset, search: CaseSearch) -> None:

@@ -40,18 +40,15 @@ _COMMENT = forms.About("Comment")
 _REASON = forms.About("Why", "E.g. you wrote this answer yourself, or it is in a language that you do not read.")
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/reviews/{review}/label", "label")
-    async def label(workspace: Workspace, review: str, item: int | None = None) -> None:
-        if item is None:
-            found = await to_thread.run_sync(review_desk.next_item, workspace, review)
-        else:
-            found = await to_thread.run_sync(review_desk.open_item, workspace, review, item)
-        progress = await to_thread.run_sync(review_desk.own_progress, workspace, review)
-        with frame(review, place="Reviews", trail=[("Reviews", "/reviews")]) as actions:
-            Desk(workspace, review, found, progress, actions)
+@guarded_page("/reviews/{review}/label", "label")
+async def _label_page(workspace: Workspace, review: str, item: int | None = None) -> None:
+    if item is None:
+        found = await to_thread.run_sync(review_desk.next_item, workspace, review)
+    else:
+        found = await to_thread.run_sync(review_desk.open_item, workspace, review, item)
+    progress = await to_thread.run_sync(review_desk.own_progress, workspace, review)
+    with frame(review, place="Reviews", trail=[("Reviews", "/reviews")]) as actions:
+        Desk(workspace, review, found, progress, actions)
 
 
 @dataclass(slots=True)

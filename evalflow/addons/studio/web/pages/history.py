@@ -50,40 +50,37 @@ LONGEST = 50
 """Maximum number of points in the chart; the table has all."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/history")
-    async def one(
-        workspace: Workspace, bot: str = "", dataset: str = "", metric: str = "", statistic: str = "", metrics: str = ""
-    ) -> None:
-        known = await to_thread.run_sync(tracked_metrics, workspace)
-        if not known:
-            about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
-            with frame("History", place="History", about=_ABOUT):
-                empty("timeline", "No run has ended yet", about, ("To the runs", "/runs"))
-            return
-        if not metric:
-            names = list(dict.fromkeys(one.bot for one in known))
-            shown = bot if bot in names else names[0]
-            every = await to_thread.run_sync(histories, workspace, shown, LONGEST)
-            with frame("History", place="History", about=_ABOUT_ALL):
-                if bot and bot != shown:
-                    message(f"{title_of('bot', bot)} has no history.", "Choose another bot.", "warn")
-                _all_metrics(names, shown, every, [name for name in metrics.split(",") if name])
-            return
-        wanted = (bot, dataset, metric)
-        chosen = next((one for one in known if _key(one) == wanted), known[0])
-        name = statistic if statistic in chosen.statistics else chosen.statistics[0]
-        found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
-        trail = [(f"All metrics of {title_of('bot', chosen.bot)}", address("/history", {"bot": chosen.bot}))]
-        with frame(title_of("metric", chosen.metric, chosen.bot), place="History", about=_ABOUT, trail=trail):
-            if _key(chosen) != wanted:
-                asked = f"{title_of('metric', metric, bot)} of {title_of('bot', bot)} on {title_of('dataset', dataset)}"
-                message(f"{asked} has no history.", "Choose another metric.", "warn")
-            _picks(known, chosen, name)
-            _picture(found, chosen, name)
-            _table(found.points)
+@guarded_page("/history")
+async def _one_page(
+    workspace: Workspace, bot: str = "", dataset: str = "", metric: str = "", statistic: str = "", metrics: str = ""
+) -> None:
+    known = await to_thread.run_sync(tracked_metrics, workspace)
+    if not known:
+        about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
+        with frame("History", place="History", about=_ABOUT):
+            empty("timeline", "No run has ended yet", about, ("To the runs", "/runs"))
+        return
+    if not metric:
+        names = list(dict.fromkeys(one.bot for one in known))
+        shown = bot if bot in names else names[0]
+        every = await to_thread.run_sync(histories, workspace, shown, LONGEST)
+        with frame("History", place="History", about=_ABOUT_ALL):
+            if bot and bot != shown:
+                message(f"{title_of('bot', bot)} has no history.", "Choose another bot.", "warn")
+            _all_metrics(names, shown, every, [name for name in metrics.split(",") if name])
+        return
+    wanted = (bot, dataset, metric)
+    chosen = next((one for one in known if _key(one) == wanted), known[0])
+    name = statistic if statistic in chosen.statistics else chosen.statistics[0]
+    found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
+    trail = [(f"All metrics of {title_of('bot', chosen.bot)}", address("/history", {"bot": chosen.bot}))]
+    with frame(title_of("metric", chosen.metric, chosen.bot), place="History", about=_ABOUT, trail=trail):
+        if _key(chosen) != wanted:
+            asked = f"{title_of('metric', metric, bot)} of {title_of('bot', bot)} on {title_of('dataset', dataset)}"
+            message(f"{asked} has no history.", "Choose another metric.", "warn")
+        _picks(known, chosen, name)
+        _picture(found, chosen, name)
+        _table(found.points)
 
 
 def _all_metrics(

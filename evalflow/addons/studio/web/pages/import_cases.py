@@ -43,16 +43,13 @@ _FILE = (
 )
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/datasets/{dataset}/add", "edit")
-    async def new(workspace: Workspace, dataset: str) -> None:
-        await to_thread.run_sync(dataset_id, workspace, dataset)
-        folder = TemporaryDirectory(prefix="evalflow-")
-        ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
-        with frame("Add cases", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
-            _ImportPage(workspace, dataset, Path(folder.name))
+@guarded_page("/datasets/{dataset}/add", "edit")
+async def _new_page(workspace: Workspace, dataset: str) -> None:
+    await to_thread.run_sync(dataset_id, workspace, dataset)
+    folder = TemporaryDirectory(prefix="evalflow-")
+    ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
+    with frame("Add cases", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
+        _ImportPage(workspace, dataset, Path(folder.name))
 
 
 class _ImportPage:

@@ -47,50 +47,49 @@ _KINDS = (
 )
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/judges")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(judges.list_judges, workspace)
+    with frame("Judges", place="Judges", about=_ABOUT) as actions:
+        if may("edit"):
+            with actions:
+                link_button("New judge", "/judges/new", primary=True)
+        own = [judge for judge in found if judge.origin == "workspace"]
+        if own:
+            _table(own)
+        else:
+            message("No judges of your own yet.", "Runs can use those below.")
+        with section("Ready to use", "Samples, and what files of this server declare; read-only."):
+            _table([judge for judge in found if judge.origin == "conf"])
 
-    @guarded_page("/judges")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(judges.list_judges, workspace)
-        with frame("Judges", place="Judges", about=_ABOUT) as actions:
-            if may("edit"):
-                with actions:
-                    link_button("New judge", "/judges/new", primary=True)
-            own = [judge for judge in found if judge.origin == "workspace"]
-            if own:
-                _table(own)
-            else:
-                message("No judges of your own yet.", "Runs can use those below.")
-            with section("Ready to use", "Samples, and what files of this server declare; read-only."):
-                _table([judge for judge in found if judge.origin == "conf"])
 
-    @guarded_page("/judges/new", "edit")
-    async def new(workspace: Workspace, kind: str = "openai") -> None:
-        offered = await to_thread.run_sync(_choices, workspace)
-        chosen = next((one.value for one in _KINDS if one.value == kind), "openai")
-        with frame("New judge", place="Judges", trail=_TRAIL):
-            with ui.element("div").classes("form stack-wide"):
-                forms.choices("What it is", _KINDS, chosen, lambda other: ui.navigate.to(f"/judges/new?kind={other}"))
-            judge_form(workspace, chosen, None, offered)
+@guarded_page("/judges/new", "edit")
+async def _new_page(workspace: Workspace, kind: str = "openai") -> None:
+    offered = await to_thread.run_sync(_choices, workspace)
+    chosen = next((one.value for one in _KINDS if one.value == kind), "openai")
+    with frame("New judge", place="Judges", trail=_TRAIL):
+        with ui.element("div").classes("form stack-wide"):
+            forms.choices("What it is", _KINDS, chosen, lambda other: ui.navigate.to(f"/judges/new?kind={other}"))
+        judge_form(workspace, chosen, None, offered)
 
-    @guarded_page("/judges/{judge}")
-    async def edit(workspace: Workspace, judge: str) -> None:
-        found = await to_thread.run_sync(judges.get_judge, workspace, judge)
-        offered = await to_thread.run_sync(_choices, workspace)
-        with frame(found.title, place="Judges", about=found.description, trail=_TRAIL) as actions:
-            if found.origin == "conf":
-                _show(workspace, found, offered)
-                return
-            if may("edit"):
-                with actions:
-                    about = "Metrics that use it must have another judge first. Runs keep their copy."
-                    delete = partial(judges.delete_judge, workspace, judge)
-                    seen = edited(judges.get_judge, workspace, judge_content, found)
-                    delete_button(seen, found.title, about, delete, "/judges")
-            with ui.element("div").classes("stack-wide"):
-                missing_key_note(found, is_linked=False)
-            judge_form(workspace, str(found.config.get("kind")), found, offered)
+
+@guarded_page("/judges/{judge}")
+async def _edit_page(workspace: Workspace, judge: str) -> None:
+    found = await to_thread.run_sync(judges.get_judge, workspace, judge)
+    offered = await to_thread.run_sync(_choices, workspace)
+    with frame(found.title, place="Judges", about=found.description, trail=_TRAIL) as actions:
+        if found.origin == "conf":
+            _show(workspace, found, offered)
+            return
+        if may("edit"):
+            with actions:
+                about = "Metrics that use it must have another judge first. Runs keep their copy."
+                delete = partial(judges.delete_judge, workspace, judge)
+                seen = edited(judges.get_judge, workspace, judge_content, found)
+                delete_button(seen, found.title, about, delete, "/judges")
+        with ui.element("div").classes("stack-wide"):
+            missing_key_note(found, is_linked=False)
+        judge_form(workspace, str(found.config.get("kind")), found, offered)
 
 
 def _choices(workspace: Workspace) -> JudgeChoices:

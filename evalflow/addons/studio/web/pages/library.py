@@ -41,40 +41,38 @@ _SEARCH = forms.About("Search", "By name, description, purpose, or what a metric
 _FREE = forms.About("Works without a key", "By rules, text overlap or meaning, without a language model.")
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/library")
+async def _library_page(workspace: Workspace, bot: str = "") -> None:
+    found = await to_thread.run_sync(list_library, workspace)
+    keyless = await to_thread.run_sync(keyless_metrics, workspace)
+    about = "Metrics that are ready to use, samples to copy and change."
+    trail = [(f"Metrics of {title_of('bot', bot)}", f"/bots/{bot}/metrics")] if bot else []
+    with frame("Metrics", place="Metrics", about=about, trail=trail):
+        _Library(found, keyless, bot)
 
-    @guarded_page("/library")
-    async def library(workspace: Workspace, bot: str = "") -> None:
-        found = await to_thread.run_sync(list_library, workspace)
-        keyless = await to_thread.run_sync(keyless_metrics, workspace)
-        about = "Metrics that are ready to use, samples to copy and change."
-        trail = [(f"Metrics of {title_of('bot', bot)}", f"/bots/{bot}/metrics")] if bot else []
-        with frame("Metrics", place="Metrics", about=about, trail=trail):
-            _Library(found, keyless, bot)
 
-    @guarded_page("/library/{metric}")
-    async def one(workspace: Workspace, metric: str, bot: str = "") -> None:
-        found = await to_thread.run_sync(get_library, workspace, metric)
-        known = await to_thread.run_sync(list_bots, workspace)
-        bots = {one.name: one.title for one in known if one.origin == "workspace"}
-        trail = [("Metrics", address("/library", {"bot": bot}))]
-        with frame(found.title, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
-            _facts(found.definition)
-            if may("edit"):
-                _copying(found.name, bots, bot)
-            GraphDrawing(found.definition)
-            with section("YAML", "As its file has it, read-only."):
-                text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
-            shared = await to_thread.run_sync(_shared, found.prompts)
-            for name, source in found.prompts.items():
-                with section(name, "A prompt template, read-only."):
-                    text(source, "pre", "card code-block").props("tabindex=0")
-                    if shared[name]:
-                        with fold("Shared texts that it includes"):
-                            for part, content in shared[name].items():
-                                text(part.rpartition("/")[2].removesuffix(".jinja"), "h3")
-                                text(content, "pre", "card code-block").props("tabindex=0")
+@guarded_page("/library/{metric}")
+async def _one_page(workspace: Workspace, metric: str, bot: str = "") -> None:
+    found = await to_thread.run_sync(get_library, workspace, metric)
+    known = await to_thread.run_sync(list_bots, workspace)
+    bots = {one.name: one.title for one in known if one.origin == "workspace"}
+    trail = [("Metrics", address("/library", {"bot": bot}))]
+    with frame(found.title, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
+        _facts(found.definition)
+        if may("edit"):
+            _copying(found.name, bots, bot)
+        GraphDrawing(found.definition)
+        with section("YAML", "As its file has it, read-only."):
+            text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
+        shared = await to_thread.run_sync(_shared, found.prompts)
+        for name, source in found.prompts.items():
+            with section(name, "A prompt template, read-only."):
+                text(source, "pre", "card code-block").props("tabindex=0")
+                if shared[name]:
+                    with fold("Shared texts that it includes"):
+                        for part, content in shared[name].items():
+                            text(part.rpartition("/")[2].removesuffix(".jinja"), "h3")
+                            text(content, "pre", "card code-block").props("tabindex=0")
 
 
 def _shared(prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:

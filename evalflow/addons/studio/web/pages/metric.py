@@ -30,37 +30,33 @@ from evalflow.addons.studio.work.trial_process import WrittenSteps
 from evalflow.errors import Problem, UserError
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/bots/{bot}/metrics/new", "edit")
+async def _new_page(workspace: Workspace, bot: str, source: str = "", view: str = "", run: str = "") -> None:
+    around = await to_thread.run_sync(_read_around, workspace, bot)
+    definition: Mapping[str, Any] = NEW if view != "yaml" else {}
+    prompts: Mapping[str, str] = {}
+    if source:
+        copied = await to_thread.run_sync(metrics.get_library, workspace, source)
+        definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
+    again = await to_thread.run_sync(_read_again, workspace, bot, run, source) if run else None
+    title = f"Copy of {title_of('metric', source)}" if source else "New metric"
+    with frame(title, place="Bots", trail=around.trail) as actions:
+        _MetricEditor(workspace, around, definition, prompts, view, source=source, again=again)
+        if not source:
+            with actions:
+                link_button("From the library", f"/library?bot={bot}")
 
-    @guarded_page("/bots/{bot}/metrics/new", "edit")
-    async def new(workspace: Workspace, bot: str, source: str = "", view: str = "", run: str = "") -> None:
-        around = await to_thread.run_sync(_read_around, workspace, bot)
-        definition: Mapping[str, Any] = NEW if view != "yaml" else {}
-        prompts: Mapping[str, str] = {}
-        if source:
-            copied = await to_thread.run_sync(metrics.get_library, workspace, source)
-            definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
-        again = await to_thread.run_sync(_read_again, workspace, bot, run, source) if run else None
-        title = f"Copy of {title_of('metric', source)}" if source else "New metric"
-        with frame(title, place="Bots", trail=around.trail) as actions:
-            _MetricEditor(workspace, around, definition, prompts, view, source=source, again=again)
-            if not source:
-                with actions:
-                    link_button("From the library", f"/library?bot={bot}")
 
-    @guarded_page("/bots/{bot}/metrics/{metric}")
-    async def edit(workspace: Workspace, bot: str, metric: str, view: str = "", run: str = "") -> None:
-        around = await to_thread.run_sync(_read_around, workspace, bot)
-        stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
-        again = await to_thread.run_sync(_read_again, workspace, bot, run, metric) if run and may("edit") else None
-        with frame(stored.title, place="Bots", trail=around.trail) as actions:
-            editor = _MetricEditor(
-                workspace, around, stored.definition, stored.prompts, view, stored=stored, again=again
-            )
-            if may("edit"):
-                with actions:
-                    editor.delete_button(stored)
+@guarded_page("/bots/{bot}/metrics/{metric}")
+async def _edit_page(workspace: Workspace, bot: str, metric: str, view: str = "", run: str = "") -> None:
+    around = await to_thread.run_sync(_read_around, workspace, bot)
+    stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
+    again = await to_thread.run_sync(_read_again, workspace, bot, run, metric) if run and may("edit") else None
+    with frame(stored.title, place="Bots", trail=around.trail) as actions:
+        editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored, again=again)
+        if may("edit"):
+            with actions:
+                editor.delete_button(stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,36 +24,31 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.graphs import drawing_of
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/bots/{bot}/metrics")
-    async def metrics(workspace: Workspace, bot: str) -> None:
-        owner = await to_thread.run_sync(get_bot, workspace, bot)
-        found = await to_thread.run_sync(list_metrics, workspace, bot)
-        about = "What a good answer of this bot is. Runs can also use any metric of the library."
-        trail = [(owner.title, f"/bots/{bot}")]
-        with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
-            if owner.origin == "conf":
-                about = (
-                    "This bot is from files of this server; its runs use the library. A copy can have its own metrics."
-                )
-                copy = [("Copy this bot", f"/bots/new?source={bot}")] if may("edit") else []
-                with empty("content_copy", "Metrics belong to your own bots", about, *copy):
-                    link_button("See the library", "/library")
-            elif found:
-                if may("edit"):
-                    with actions:
-                        link_button("From the library", f"/library?bot={bot}")
-                        link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
-                _cards(bot, found)
-            elif not may("edit"):
-                with empty("rule", "No metrics yet", "Editors of the project say what a good answer of this bot is."):
-                    link_button("See the library", "/library")
-            else:
-                about = "Describe a good answer in words and try it on a case, or start from the library."
-                steps = ("New metric", f"/bots/{bot}/metrics/new"), ("From the library", f"/library?bot={bot}")
-                empty("rule", "Define a good answer", about, *steps)
+@guarded_page("/bots/{bot}/metrics")
+async def _metrics_page(workspace: Workspace, bot: str) -> None:
+    owner = await to_thread.run_sync(get_bot, workspace, bot)
+    found = await to_thread.run_sync(list_metrics, workspace, bot)
+    about = "What a good answer of this bot is. Runs can also use any metric of the library."
+    trail = [(owner.title, f"/bots/{bot}")]
+    with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
+        if owner.origin == "conf":
+            about = "This bot is from files of this server; its runs use the library. A copy can have its own metrics."
+            copy = [("Copy this bot", f"/bots/new?source={bot}")] if may("edit") else []
+            with empty("content_copy", "Metrics belong to your own bots", about, *copy):
+                link_button("See the library", "/library")
+        elif found:
+            if may("edit"):
+                with actions:
+                    link_button("From the library", f"/library?bot={bot}")
+                    link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
+            _cards(bot, found)
+        elif not may("edit"):
+            with empty("rule", "No metrics yet", "Editors of the project say what a good answer of this bot is."):
+                link_button("See the library", "/library")
+        else:
+            about = "Describe a good answer in words and try it on a case, or start from the library."
+            steps = ("New metric", f"/bots/{bot}/metrics/new"), ("From the library", f"/library?bot={bot}")
+            empty("rule", "Define a good answer", about, *steps)
 
 
 def _cards(bot: str, metrics: list[MetricDefinition]) -> None:

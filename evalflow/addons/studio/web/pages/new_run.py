@@ -42,39 +42,36 @@ SETTLE_S = 0.4
 """Seconds without a change after which the run is estimated."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/runs/new", "edit")
-    async def new(
-        workspace: Workspace,
-        source: str = "",
-        bot: str = "",
-        dataset: str = "",
-        cases: str = "",
-        answers: str = "",
-        failed_in: str = "",
-        metric: str = "",
-        instead: str = "",
-    ) -> None:
-        run = await to_thread.run_sync(get_run, workspace, source or failed_in) if source or failed_in else None
-        if run and metric:
-            request = await to_thread.run_sync(request_with_metric, workspace, run.run_id, metric, instead or metric)
-        elif run:
-            request = changed_request(run)
-        else:
-            request = await to_thread.run_sync(next_request, workspace, bot) if bot else RunRequest("", [], [])
-            request = replace(request, datasets=[dataset]) if dataset else request
-        arrived = await to_thread.run_sync(_arrived, workspace, request.datasets, run, cases, answers, failed_in)
-        if arrived:
-            request = _of_cases(request, arrived.known)
-        offer = await to_thread.run_sync(read_options, workspace)
-        fault = await to_thread.run_sync(fault_of, workspace, run.run_id) if run else None
-        title = f"{name_of(run)}, again" if run else "New run"
-        with frame(title, place="Runs", trail=[("Runs", "/runs")]):
-            if run and fault:
-                message(f"{name_of(run)} failed: {fault.what}", fault.hint, "warn")
-            _NewRun(workspace, offer, request, arrived, fault)
+@guarded_page("/runs/new", "edit")
+async def _new_page(
+    workspace: Workspace,
+    source: str = "",
+    bot: str = "",
+    dataset: str = "",
+    cases: str = "",
+    answers: str = "",
+    failed_in: str = "",
+    metric: str = "",
+    instead: str = "",
+) -> None:
+    run = await to_thread.run_sync(get_run, workspace, source or failed_in) if source or failed_in else None
+    if run and metric:
+        request = await to_thread.run_sync(request_with_metric, workspace, run.run_id, metric, instead or metric)
+    elif run:
+        request = changed_request(run)
+    else:
+        request = await to_thread.run_sync(next_request, workspace, bot) if bot else RunRequest("", [], [])
+        request = replace(request, datasets=[dataset]) if dataset else request
+    arrived = await to_thread.run_sync(_arrived, workspace, request.datasets, run, cases, answers, failed_in)
+    if arrived:
+        request = _of_cases(request, arrived.known)
+    offer = await to_thread.run_sync(read_options, workspace)
+    fault = await to_thread.run_sync(fault_of, workspace, run.run_id) if run else None
+    title = f"{name_of(run)}, again" if run else "New run"
+    with frame(title, place="Runs", trail=[("Runs", "/runs")]):
+        if run and fault:
+            message(f"{name_of(run)} failed: {fault.what}", fault.hint, "warn")
+        _NewRun(workspace, offer, request, arrived, fault)
 
 
 def _arrived(

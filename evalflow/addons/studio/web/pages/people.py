@@ -47,48 +47,45 @@ _DAYS = forms.About("Valid for (days)", f"1 to {sessions.LONGEST_TOKEN_DAYS}.", 
 _DEFAULT_DAYS = 90
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/account", "account")
+async def _account_page(workspace: Workspace) -> None:
+    own = await to_thread.run_sync(sessions.own_account, workspace)
+    actor = await to_thread.run_sync(workspace.identify)
+    own_keys = await to_thread.run_sync(passkeys.own_passkeys, workspace)
+    own_browsers = await to_thread.run_sync(sessions.own_sessions, workspace)
+    tokens = await to_thread.run_sync(sessions.list_tokens, workspace)
+    with frame("Account", place="Account", about=joined(own.full_name, own.name, own.email)):
+        role = f"{actor.roles.get(workspace.project_id, 'none')} in project {title_of('project', workspace.project)}"
+        facts([("Role", "owner of the server" if own.is_owner else role)])
+        _PasskeyList(workspace, own_keys)
+        with section("Sessions", "The browsers in which you are signed in."):
+            _SessionList(workspace, own_browsers)
+        rights = actor.rights(workspace.project_id)
+        _TokenList(workspace, tokens, [role for role, allowed in ROLES.items() if allowed <= rights])
 
-    @guarded_page("/account", "account")
-    async def account(workspace: Workspace) -> None:
-        own = await to_thread.run_sync(sessions.own_account, workspace)
-        actor = await to_thread.run_sync(workspace.identify)
-        own_keys = await to_thread.run_sync(passkeys.own_passkeys, workspace)
-        own_browsers = await to_thread.run_sync(sessions.own_sessions, workspace)
-        tokens = await to_thread.run_sync(sessions.list_tokens, workspace)
-        with frame("Account", place="Account", about=joined(own.full_name, own.name, own.email)):
-            role = (
-                f"{actor.roles.get(workspace.project_id, 'none')} in project {title_of('project', workspace.project)}"
-            )
-            facts([("Role", "owner of the server" if own.is_owner else role)])
-            _PasskeyList(workspace, own_keys)
-            with section("Sessions", "The browsers in which you are signed in."):
-                _SessionList(workspace, own_browsers)
-            rights = actor.rights(workspace.project_id)
-            _TokenList(workspace, tokens, [role for role, allowed in ROLES.items() if allowed <= rights])
 
-    @guarded_page("/users", "own")
-    async def users(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(people.list_users, workspace)
-        with frame("Users", place="Users", about=_ABOUT) as actions:
-            with actions:
-                button("Add somebody", _adding(workspace).open, kind="primary")
-            if found:
-                _table(found)
-            else:
-                empty("group", "Nobody yet", "Add the owner of the server first.")
+@guarded_page("/users", "own")
+async def _users_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(people.list_users, workspace)
+    with frame("Users", place="Users", about=_ABOUT) as actions:
+        with actions:
+            button("Add somebody", _adding(workspace).open, kind="primary")
+        if found:
+            _table(found)
+        else:
+            empty("group", "Nobody yet", "Add the owner of the server first.")
 
-    @guarded_page("/users/{user}", "own")
-    async def one(workspace: Workspace, user: str) -> None:
-        found = await to_thread.run_sync(people.get_user, workspace, user)
-        with frame(found.name, place="Users", about=found.full_name, trail=[("Users", "/users")]) as actions:
-            with actions:
-                _actions(workspace, found)
-            with ui.element("div").classes("actions"):
-                _badges(found)
-            with section("Details"):
-                _UserForm(workspace, found)
+
+@guarded_page("/users/{user}", "own")
+async def _one_page(workspace: Workspace, user: str) -> None:
+    found = await to_thread.run_sync(people.get_user, workspace, user)
+    with frame(found.name, place="Users", about=found.full_name, trail=[("Users", "/users")]) as actions:
+        with actions:
+            _actions(workspace, found)
+        with ui.element("div").classes("actions"):
+            _badges(found)
+        with section("Details"):
+            _UserForm(workspace, found)
 
 
 class _PasskeyList:

@@ -37,45 +37,41 @@ _ABOUT = "Bots, test cases and runs belong to a project, and so do the people wh
 _DESCRIPTION = forms.About("Description", "One sentence on what the project is for.", "The bots of the fees desk.")
 
 
-def add() -> None:
-    """Register the pages."""
-
-    @guarded_page("/projects", "account")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(projects.list_projects, workspace)
-        with frame("Projects", place="Projects", about=_ABOUT) as actions:
-            if may("own"):
-                with actions:
-                    taken = await to_thread.run_sync(taken_names, workspace, projects.PROJECTS)
-                    button("New project", _creating(workspace, taken).open, kind="primary")
-            if found:
-                _table(found)
-            else:
-                about = "You are signed in, but no member of any project. Ask an admin of yours to add you"
-                empty("folder_off", "No projects yet", f"{about}: you are {name_here()}.")
-
-    @guarded_page("/projects/{project}", "admin")
-    async def one(there: Workspace, project: str) -> None:
-        found = await to_thread.run_sync(projects.get_project, there, project)
-        members = await to_thread.run_sync(projects.list_members, there)
-        with frame(
-            found.title, place="Projects", about=found.description, trail=[("Projects", "/projects")]
-        ) as actions:
+@guarded_page("/projects", "account")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(projects.list_projects, workspace)
+    with frame("Projects", place="Projects", about=_ABOUT) as actions:
+        if may("own"):
             with actions:
-                _link(found, "Open the project").classes("button")
-                if may("own"):
-                    about = "Only an empty project can be deleted. Its memberships and tokens end; "
-                    about += "the audit keeps what was done in it."
-                    delete = partial(projects.delete_project, there)
-                    seen = edited(projects.get_project, there, _content, found)
-                    delete_button(seen, found.title, about, delete, "/projects")
-            held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
-            text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
-            _MemberList(there, members)
-            await budget_section(there)
+                taken = await to_thread.run_sync(taken_names, workspace, projects.PROJECTS)
+                button("New project", _creating(workspace, taken).open, kind="primary")
+        if found:
+            _table(found)
+        else:
+            about = "You are signed in, but no member of any project. Ask an admin of yours to add you"
+            empty("folder_off", "No projects yet", f"{about}: you are {name_here()}.")
+
+
+@guarded_page("/projects/{project}", "admin")
+async def _one_page(there: Workspace, project: str) -> None:
+    found = await to_thread.run_sync(projects.get_project, there, project)
+    members = await to_thread.run_sync(projects.list_members, there)
+    with frame(found.title, place="Projects", about=found.description, trail=[("Projects", "/projects")]) as actions:
+        with actions:
+            _link(found, "Open the project").classes("button")
             if may("own"):
-                with section("About"):
-                    _AboutForm(there, found)
+                about = "Only an empty project can be deleted. Its memberships and tokens end; "
+                about += "the audit keeps what was done in it."
+                delete = partial(projects.delete_project, there)
+                seen = edited(projects.get_project, there, _content, found)
+                delete_button(seen, found.title, about, delete, "/projects")
+        held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
+        text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
+        _MemberList(there, members)
+        await budget_section(there)
+        if may("own"):
+            with section("About"):
+                _AboutForm(there, found)
 
 
 def _link(project: projects.Project, label: str) -> ui.element:

@@ -77,35 +77,30 @@ _AGREES = (
 """Krippendorff's bounds of alpha: below 0.667, labels are not reliable."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/reviews/{review}", "edit")
-    async def one(workspace: Workspace, review: str) -> None:
-        found = await to_thread.run_sync(reviews.get_review, workspace, review)
-        progress = await to_thread.run_sync(review_results.progress, workspace, review)
-        may_label = await to_thread.run_sync(reviews.labellers, workspace)
-        about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
-        with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
-            with actions:
-                _actions(workspace, found, progress)
-            _progress(found, progress)
-            people_section(workspace, found, progress, may_label)
-            if found.against:
-                read = lambda: pair_reviews.preference_in(workspace, review)  # noqa: E731
-                titles = await to_thread.run_sync(_titles_of, workspace, (found.against, found.run_id))
-                _later(read, partial(_show_preference, found, titles=titles), "Result")
-            else:
-                build = partial(show_result, workspace, found)
-                _later(partial(_read_result, workspace, found), build, "Result")
-            about = (
-                "Choose the right grade and say why. It replaces the labels of the answer, not how far people agree."
-            )
-            differing = partial(_disagreements, workspace, found)
-            with ui.element("div") as place:
-                place.props["id"] = _DISAGREEMENTS
-                _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
-            guidelines_section(workspace, found, progress)
+@guarded_page("/reviews/{review}", "edit")
+async def _one_page(workspace: Workspace, review: str) -> None:
+    found = await to_thread.run_sync(reviews.get_review, workspace, review)
+    progress = await to_thread.run_sync(review_results.progress, workspace, review)
+    may_label = await to_thread.run_sync(reviews.labellers, workspace)
+    about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
+    with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
+        with actions:
+            _actions(workspace, found, progress)
+        _progress(found, progress)
+        people_section(workspace, found, progress, may_label)
+        if found.against:
+            read = lambda: pair_reviews.preference_in(workspace, review)  # noqa: E731
+            titles = await to_thread.run_sync(_titles_of, workspace, (found.against, found.run_id))
+            _later(read, partial(_show_preference, found, titles=titles), "Result")
+        else:
+            build = partial(show_result, workspace, found)
+            _later(partial(_read_result, workspace, found), build, "Result")
+        about = "Choose the right grade and say why. It replaces the labels of the answer, not how far people agree."
+        differing = partial(_disagreements, workspace, found)
+        with ui.element("div") as place:
+            place.props["id"] = _DISAGREEMENTS
+            _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
+        guidelines_section(workspace, found, progress)
 
 
 def _titles_of(workspace: Workspace, run_ids: Sequence[str]) -> Sequence[str]:

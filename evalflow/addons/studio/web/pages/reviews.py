@@ -49,44 +49,42 @@ _SIZE_AT_FIRST = 60
 _OF_TWO = "People see two answers in random order and say which is better"
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/reviews", "label")
+async def _overview_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(_listed, workspace)
+    with frame("Reviews", place="Reviews", about=_ABOUT if may("edit") else "Answers for you to judge.") as actions:
+        if may("edit"):
+            with actions:
+                link_button("New review", "/reviews/new", primary=True)
+        if not found:
+            _none()
+        with ui.element("div").classes("cards"):
+            for entry, own in found:
+                _card(entry, own)
 
-    @guarded_page("/reviews", "label")
-    async def overview(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(_listed, workspace)
-        with frame("Reviews", place="Reviews", about=_ABOUT if may("edit") else "Answers for you to judge.") as actions:
-            if may("edit"):
-                with actions:
-                    link_button("New review", "/reviews/new", primary=True)
-            if not found:
-                _none()
-            with ui.element("div").classes("cards"):
-                for entry, own in found:
-                    _card(entry, own)
 
-    @guarded_page("/reviews/new", "edit")
-    async def new(workspace: Workspace, run: str = "", against: str = "") -> None:
-        if run and against:
-            before, after = [await to_thread.run_sync(get_run, workspace, one) for one in (against, run)]
-            people = await to_thread.run_sync(reviews.labellers, workspace)
-            trail = [("Compare", address("/compare", {"a": against, "b": run}))]
-            with frame("Which answer is better?", place="Reviews", about=_PAIR_ABOUT, trail=trail):
-                _PairReviewForm(workspace, before, after, people)
+@guarded_page("/reviews/new", "edit")
+async def _new_page(workspace: Workspace, run: str = "", against: str = "") -> None:
+    if run and against:
+        before, after = [await to_thread.run_sync(get_run, workspace, one) for one in (against, run)]
+        people = await to_thread.run_sync(reviews.labellers, workspace)
+        trail = [("Compare", address("/compare", {"a": against, "b": run}))]
+        with frame("Which answer is better?", place="Reviews", about=_PAIR_ABOUT, trail=trail):
+            _PairReviewForm(workspace, before, after, people)
+        return
+    runs = [one for one in (await to_thread.run_sync(list_runs, workspace)).items if one.facts]
+    trail = [("Reviews", "/reviews")]
+    with frame("New review", place="Reviews", about=_ABOUT, trail=trail):
+        if not runs and not run:
+            about = "A review judges the answers of a run."
+            empty("play_circle", "No run has ended yet", about, ("To the runs", "/runs"))
             return
-        runs = [one for one in (await to_thread.run_sync(list_runs, workspace)).items if one.facts]
-        trail = [("Reviews", "/reviews")]
-        with frame("New review", place="Reviews", about=_ABOUT, trail=trail):
-            if not runs and not run:
-                about = "A review judges the answers of a run."
-                empty("play_circle", "No run has ended yet", about, ("To the runs", "/runs"))
-                return
-            samples = await to_thread.run_sync(sample_datasets, workspace)
-            names = {one.run_id: run_option(one, samples) for one in own_first(runs, samples)}
-            chosen = run or next(iter(names))
-            names.setdefault(chosen, chosen)
-            found = await to_thread.run_sync(reviews.candidates, workspace, chosen)
-            _ReviewForm(workspace, chosen, names, found)
+        samples = await to_thread.run_sync(sample_datasets, workspace)
+        names = {one.run_id: run_option(one, samples) for one in own_first(runs, samples)}
+        chosen = run or next(iter(names))
+        names.setdefault(chosen, chosen)
+        found = await to_thread.run_sync(reviews.candidates, workspace, chosen)
+        _ReviewForm(workspace, chosen, names, found)
 
 
 @dataclass(frozen=True, slots=True)

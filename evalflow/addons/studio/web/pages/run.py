@@ -66,23 +66,20 @@ FIRST_S = 0.3
 _REPORT = "report.html"
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/runs/{run}")
-    async def one(workspace: Workspace, run: str) -> None:
-        query = ResultQuery.of_address()
-        found = await to_thread.run_sync(runs.get_run, workspace, run)
-        first = asyncio.create_task(to_thread.run_sync(find, workspace, run, query))
-        await to_thread.run_sync(note_view, workspace, run)
-        tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
-        left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
-        notices = await to_thread.run_sync(runs.notices_of, workspace, run)
-        await asyncio.wait([first], timeout=FIRST_S)
-        with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            for notice in notices:
-                message(capitalised(notice), tone="warn")
-            RunView(workspace, found, tags, files, query, actions, left_out, first)
+@guarded_page("/runs/{run}")
+async def _one_page(workspace: Workspace, run: str) -> None:
+    query = ResultQuery.of_address()
+    found = await to_thread.run_sync(runs.get_run, workspace, run)
+    first = asyncio.create_task(to_thread.run_sync(find, workspace, run, query))
+    await to_thread.run_sync(note_view, workspace, run)
+    tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
+    left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
+    notices = await to_thread.run_sync(runs.notices_of, workspace, run)
+    await asyncio.wait([first], timeout=FIRST_S)
+    with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
+        for notice in notices:
+            message(capitalised(notice), tone="warn")
+        RunView(workspace, found, tags, files, query, actions, left_out, first)
 
 
 def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[TagCounts, Sequence[RunFile]]:

@@ -32,29 +32,26 @@ from evalflow.errors import Problem
 from evalflow.records import CUT_OFF, FILTERED, Answer
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/runs/{run}/cases/{position}")
-    async def one(workspace: Workspace, run: str, position: str) -> None:
-        query = ResultQuery.of_address()
-        if not position.isdecimal() or len(position) > 9:
-            raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
-        found = await to_thread.run_sync(get_run, workspace, run)
-        case = await to_thread.run_sync(get_run_case, workspace, run, int(position))
-        await to_thread.run_sync(note_view, workspace, run)
-        before, after = await to_thread.run_sync(_neighbours, workspace, run, int(position), query)
-        back = f"/runs/{found.run_id}"
-        know_titles(found)
-        trail = [(name_of(found), f"{back}{query}")]
-        with frame(case_title(case.question, case.case_id), place="Runs", trail=trail) as actions:
-            with actions:
-                for label, key, neighbour in (("Previous case", "k", before), ("Next case", "j", after)):
-                    if neighbour is not None:
-                        link = link_button(label, f"{back}/cases/{neighbour}{query}")
-                        link.props["data-key"] = key
-            text("Case", "h2", "unseen")
-            case_content(workspace, found.run_id, case)
+@guarded_page("/runs/{run}/cases/{position}")
+async def _one_page(workspace: Workspace, run: str, position: str) -> None:
+    query = ResultQuery.of_address()
+    if not position.isdecimal() or len(position) > 9:
+        raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
+    found = await to_thread.run_sync(get_run, workspace, run)
+    case = await to_thread.run_sync(get_run_case, workspace, run, int(position))
+    await to_thread.run_sync(note_view, workspace, run)
+    before, after = await to_thread.run_sync(_neighbours, workspace, run, int(position), query)
+    back = f"/runs/{found.run_id}"
+    know_titles(found)
+    trail = [(name_of(found), f"{back}{query}")]
+    with frame(case_title(case.question, case.case_id), place="Runs", trail=trail) as actions:
+        with actions:
+            for label, key, neighbour in (("Previous case", "k", before), ("Next case", "j", after)):
+                if neighbour is not None:
+                    link = link_button(label, f"{back}/cases/{neighbour}{query}")
+                    link.props["data-key"] = key
+        text("Case", "h2", "unseen")
+        case_content(workspace, found.run_id, case)
 
 
 def _neighbours(workspace: Workspace, run: str, position: int, query: ResultQuery) -> tuple[int | None, int | None]:

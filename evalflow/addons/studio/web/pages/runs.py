@@ -122,25 +122,22 @@ _PAUSE_MS = 250
 """Milliseconds without a key press after which the search starts."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/runs")
-    async def runs(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
-        query = _RunQuery(search, bot, cursor)
-        found = await to_thread.run_sync(query.read, workspace)
-        samples = await to_thread.run_sync(sample_datasets, workspace)
-        about = f"Runs of {title_of('bot', bot)}." if bot else "Each run evaluates a bot on test cases with metrics."
-        with frame("Runs", place="Runs", about=about) as actions:
-            with actions:
-                if may("own"):
-                    button("Open a folder", _open_dialog(workspace).open)
-                if (found.items or search) and may("edit"):
-                    link_button("New run", "/runs/new", primary=True)
-            if found.items or search:
-                _RunList(workspace, query, found, samples)
-            else:
-                _none_yet(is_first=not cursor)
+@guarded_page("/runs")
+async def _runs_page(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
+    query = _RunQuery(search, bot, cursor)
+    found = await to_thread.run_sync(query.read, workspace)
+    samples = await to_thread.run_sync(sample_datasets, workspace)
+    about = f"Runs of {title_of('bot', bot)}." if bot else "Each run evaluates a bot on test cases with metrics."
+    with frame("Runs", place="Runs", about=about) as actions:
+        with actions:
+            if may("own"):
+                button("Open a folder", _open_dialog(workspace).open)
+            if (found.items or search) and may("edit"):
+                link_button("New run", "/runs/new", primary=True)
+        if found.items or search:
+            _RunList(workspace, query, found, samples)
+        else:
+            _none_yet(is_first=not cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,11 @@ _SHOWN = 200
 """Maximum number of rows."""
 
 
-def add() -> None:
-    """Register the page."""
-
-    @guarded_page("/tags")
-    async def listed(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(list_tags, workspace)
-        with frame("Tags", place="Tags", about=_ABOUT):
-            _TagList(workspace, found)
+@guarded_page("/tags")
+async def _listed_page(workspace: Workspace) -> None:
+    found = await to_thread.run_sync(list_tags, workspace)
+    with frame("Tags", place="Tags", about=_ABOUT):
+        _TagList(workspace, found)
 
 
 class _TagList:

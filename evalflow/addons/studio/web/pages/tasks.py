@@ -33,63 +33,58 @@ _DESCRIPTION = forms.About("Description", "What is wrong, and how you know.")
 _ASSIGNEES = forms.About("Assigned to")
 
 
-def add() -> None:
-    """Register the pages."""
+@guarded_page("/tasks")
+async def _board_page(
+    workspace: Workspace, mine: str = "", status: str = "", cause: str = "", bot: str = "", cursor: str = ""
+) -> None:
+    given = {"mine": mine, "status": status, "cause": cause, "bot": bot}
+    query = tasks.TaskQuery(
+        _known(status, tasks.Status), _known(cause, tasks.Cause), name_here() if mine else None, bot or None
+    )
+    board = await to_thread.run_sync(lambda: tasks.task_board(workspace, replace(query, status=None)))
+    columns: Sequence[tasks.Status] = [query.status] if query.status else get_args(tasks.Status)
+    found: dict[tasks.Status, Page[tasks.Task]] = {}
+    for one in columns:
+        wanted = replace(query, status=one)
+        found[one] = await to_thread.run_sync(partial(tasks.list_tasks, workspace, wanted, cursor or None, PAGE_SIZE))
+    with frame("Tasks", place="Tasks", about=_ABOUT) as actions:
+        has_some = bool(board.counts) or any(given.values())
+        if may("edit") and has_some:
+            with actions:
+                link_button("New task", "/tasks/new", primary=True)
+        if not has_some:
+            _none_yet()
+            return
+        _filter(given, board)
+        with ui.element("div").classes("board single" if query.status else "board"):
+            for one, page in found.items():
+                _column(one, page, board.counts.get(one, 0), given)
 
-    @guarded_page("/tasks")
-    async def board_page(
-        workspace: Workspace, mine: str = "", status: str = "", cause: str = "", bot: str = "", cursor: str = ""
-    ) -> None:
-        given = {"mine": mine, "status": status, "cause": cause, "bot": bot}
-        query = tasks.TaskQuery(
-            _known(status, tasks.Status), _known(cause, tasks.Cause), name_here() if mine else None, bot or None
-        )
-        board = await to_thread.run_sync(lambda: tasks.task_board(workspace, replace(query, status=None)))
-        columns: Sequence[tasks.Status] = [query.status] if query.status else get_args(tasks.Status)
-        found: dict[tasks.Status, Page[tasks.Task]] = {}
-        for one in columns:
-            wanted = replace(query, status=one)
-            found[one] = await to_thread.run_sync(
-                partial(tasks.list_tasks, workspace, wanted, cursor or None, PAGE_SIZE)
-            )
-        with frame("Tasks", place="Tasks", about=_ABOUT) as actions:
-            has_some = bool(board.counts) or any(given.values())
-            if may("edit") and has_some:
-                with actions:
-                    link_button("New task", "/tasks/new", primary=True)
-            if not has_some:
-                _none_yet()
-                return
-            _filter(given, board)
-            with ui.element("div").classes("board single" if query.status else "board"):
-                for one, page in found.items():
-                    _column(one, page, board.counts.get(one, 0), given)
 
-    @guarded_page("/tasks/new", "edit")
-    async def new(workspace: Workspace, cause: str = "", run: str = "", position: str = "", metric: str = "") -> None:
-        place = int(position) if position.isascii() and position.isdecimal() and len(position) < 10 else None
-        draft = tasks.TaskDraft(
-            "", cause=_known(cause, tasks.Cause) or "unknown", run=run or None, position=place, metric=metric or None
-        )
-        if draft.run is not None and place is not None and draft.metric is not None:
-            said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
-            draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
-        people = await to_thread.run_sync(tasks.people_of, workspace)
-        about = (
-            f"About the score of {title_of('metric', metric)} for one answer" if place is not None and metric else ""
-        )
-        with frame("New task", place="Tasks", trail=[("Tasks", "/tasks")], about=about):
-            _NewTask(workspace, draft, people)
+@guarded_page("/tasks/new", "edit")
+async def _new_page(workspace: Workspace, cause: str = "", run: str = "", position: str = "", metric: str = "") -> None:
+    place = int(position) if position.isascii() and position.isdecimal() and len(position) < 10 else None
+    draft = tasks.TaskDraft(
+        "", cause=_known(cause, tasks.Cause) or "unknown", run=run or None, position=place, metric=metric or None
+    )
+    if draft.run is not None and place is not None and draft.metric is not None:
+        said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
+        draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
+    people = await to_thread.run_sync(tasks.people_of, workspace)
+    about = f"About the score of {title_of('metric', metric)} for one answer" if place is not None and metric else ""
+    with frame("New task", place="Tasks", trail=[("Tasks", "/tasks")], about=about):
+        _NewTask(workspace, draft, people)
 
-    @guarded_page("/tasks/{task}")
-    async def one(workspace: Workspace, task: str) -> None:
-        if not (task.isascii() and task.isdecimal() and len(task) < 10):
-            raise NotFoundError(Problem(f"there is no task {task!r}", "task"))
-        found = await to_thread.run_sync(tasks.get_task, workspace, int(task))
-        people = await to_thread.run_sync(tasks.people_of, workspace)
-        with frame(found.title, place="Tasks", trail=[("Tasks", "/tasks")]) as actions:
-            comments = _TaskPage(workspace, found, people, actions).comments
-            await comments.load()
+
+@guarded_page("/tasks/{task}")
+async def _one_page(workspace: Workspace, task: str) -> None:
+    if not (task.isascii() and task.isdecimal() and len(task) < 10):
+        raise NotFoundError(Problem(f"there is no task {task!r}", "task"))
+    found = await to_thread.run_sync(tasks.get_task, workspace, int(task))
+    people = await to_thread.run_sync(tasks.people_of, workspace)
+    with frame(found.title, place="Tasks", trail=[("Tasks", "/tasks")]) as actions:
+        comments = _TaskPage(workspace, found, people, actions).comments
+        await comments.load()
 
 
 def _known(value: str, choices: Any) -> Any:

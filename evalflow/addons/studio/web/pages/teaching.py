@@ -48,20 +48,17 @@ def teaching_address(review: str) -> str:
     return f"/reviews/{quote(review, safe='')}/teach"
 
 
-def add() -> None:
-    """Register the page."""
+@guarded_page("/reviews/{review}/teach", "edit")
+async def _teach_page(workspace: Workspace, review: str) -> None:
+    found = await to_thread.run_sync(reviews.get_review, workspace, review)
+    trail = [("Reviews", "/reviews"), (review, f"/reviews/{quote(review, safe='')}")]
+    with frame("Teach the judge", place="Reviews", about=_ABOUT, trail=trail):
+        build = partial(_cards, workspace, found)
 
-    @guarded_page("/reviews/{review}/teach", "edit")
-    async def teach(workspace: Workspace, review: str) -> None:
-        found = await to_thread.run_sync(reviews.get_review, workspace, review)
-        trail = [("Reviews", "/reviews"), (review, f"/reviews/{quote(review, safe='')}")]
-        with frame("Teach the judge", place="Reviews", about=_ABOUT, trail=trail):
-            build = partial(_cards, workspace, found)
+        def read() -> tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]:
+            return teaching.teachings(workspace, review), changeable_metrics(workspace, found.run_id)
 
-            def read() -> tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]:
-                return teaching.teachings(workspace, review), changeable_metrics(workspace, found.run_id)
-
-            later(ui.element("div").classes("stack"), "Reading the labels …", read, build, "The labels: not there yet.")
+        later(ui.element("div").classes("stack"), "Reading the labels …", read, build, "The labels: not there yet.")
 
 
 def _cards(

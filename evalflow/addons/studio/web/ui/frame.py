@@ -8,6 +8,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Concatenate, Literal, ParamSpec
 
 from anyio import to_thread
@@ -197,14 +198,14 @@ PAGE_TIMEOUT_S = 30
 def guarded_page(
     path: str, needs: Right = "read"
 ) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
-    """A decorator that registers a function as the builder of the page at a path.
+    """A decorator that declares a function as the builder of the page at a path; see `register_pages`.
 
     The function gets the workspace of the request (or of `{project}` in the path) and the parameters of path and
     query. `needs` is the required right. evalflow's errors become pages: 404 if something does not exist, 403 without
     permission, 503 if the database does not answer, else 422.
     """
 
-    def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
+    def declare(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
         @functools.wraps(build)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> Response | None:
             client = ui.context.client
@@ -228,9 +229,28 @@ def guarded_page(
 
         _, *parameters = inspect.signature(build).parameters.values()
         setattr(guarded, "__signature__", inspect.Signature(parameters))  # noqa: B010 - not declared for functions
-        ui.page(path, response_timeout=PAGE_TIMEOUT_S)(guarded)
+        DECLARED.setdefault(build.__module__, []).append(DeclaredPage(path, needs, guarded))
 
-    return register
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPage:
+    """A page that a module declares: its path, the right that it needs, and its builder."""
+
+    path: str
+    needs: Right
+    build: Callable[..., Awaitable[Response | None]]
+
+
+DECLARED: dict[str, list[DeclaredPage]] = {}
+"""The pages by the module that declares them, in order."""
+
+
+def register_pages(module: str) -> None:
+    """Register the pages of a module with NiceGUI. Of two paths that match an address, the first one counts."""
+    for page in DECLARED[module]:
+        ui.page(page.path, response_timeout=PAGE_TIMEOUT_S)(page.build)
 
 
 _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
