@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from evalflow.addons.studio.store import DEFAULT_PROJECT, trash
+from evalflow.addons.studio.store import DEFAULT_PROJECT, people, trash
 from evalflow.addons.studio.store import projects as stored
 from evalflow.addons.studio.store.rows import Row, from_row
-from evalflow.addons.studio.work.access import ForbiddenError, Role, requires
+from evalflow.addons.studio.work.access import ROLES, ForbiddenError, Right, Role, requires
 from evalflow.addons.studio.work.definitions import Definition, DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.addons.studio.work.validate import check_name, one_line
@@ -63,6 +63,14 @@ class Member:
     role: Role
     is_owner: bool
     is_disabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who may do something in a project."""
+
+    name: str
+    full_name: str
 
 
 PROJECTS = DefinitionStore("project", partial(from_row, StoredProject))
@@ -137,6 +145,19 @@ def _counted(count: int, key: str) -> str:
 def list_members(space: Workspace) -> list[Member]:
     """The members of the workspace's project, by name."""
     return [from_row(Member, row) for row in space.read(stored.project_members, space.project_id)]
+
+
+@requires("read")
+def people_who_may(space: Workspace, right: Right) -> list[Person]:
+    """Those who have a right in the workspace's project, by name; without accounts, the person at this machine."""
+    with space.database.reading() as connection:
+        if not people.has_users(connection):
+            return [Person(space.identify().name, "")]
+        members = stored.project_members(connection, space.project_id)
+        roles: dict[str, Role] = {row["name"]: row["role"] for row in members}
+        users = [user for user in people.every_user(connection) if not user.is_disabled]
+    may = (one for one in users if one.is_owner or (one.name in roles and right in ROLES[roles[one.name]]))
+    return [Person(one.name, one.full_name) for one in may]
 
 
 @requires("admin", confirmed=True)

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from evalflow.addons.studio.store import people as accounts
-from evalflow.addons.studio.store import projects
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.store.scores import CELL
-from evalflow.addons.studio.work.access import ROLES, Role, may, requires
+from evalflow.addons.studio.work.access import may, requires
+from evalflow.addons.studio.work.projects import Person, people_who_may
 from evalflow.addons.studio.work.review_rows import (
     REVIEWS,
     LabelledMetric,
@@ -162,14 +161,6 @@ class ReviewRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Labeller:
-    """A person who may label."""
-
-    name: str
-    full_name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Candidates:
     """What can be reviewed of a run: its metrics with guidelines to begin with, answers, groups, tags, and people.
 
@@ -183,7 +174,7 @@ class Candidates:
     answers: int
     groups: int
     tags: Sequence[str]
-    people: Sequence[Labeller]
+    people: Sequence[Person]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,16 +326,9 @@ def delete_review(space: Workspace, name: str, expected: int) -> None:
 
 
 @requires("edit")
-def labellers(space: Workspace) -> list[Labeller]:
-    """Who may label in the project, by name. Without accounts it is the person at this machine."""
-    with space.database.reading() as connection:
-        if not accounts.has_users(connection):
-            return [Labeller("local", "")]
-        members = projects.project_members(connection, space.project_id)
-        roles: dict[str, Role | None] = {row["name"]: row["role"] for row in members}
-        users = [user for user in accounts.every_user(connection) if not user.is_disabled]
-    may = [user for user in users if user.is_owner or "label" in ROLES.get(roles.get(user.name) or "viewer", ())]
-    return [Labeller(user.name, user.full_name) for user in may]
+def labellers(space: Workspace) -> list[Person]:
+    """Who may label in the project, by name."""
+    return people_who_may(space, "label")
 
 
 @requires("edit")

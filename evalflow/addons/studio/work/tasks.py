@@ -8,14 +8,16 @@ from typing import Annotated, Any, get_args
 
 from pydantic import ConfigDict, Field
 
-from evalflow.addons.studio.store import definitions, people, projects
+from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store import tasks as stored
 from evalflow.addons.studio.store.rows import Hidden, Row, from_row, storable
 from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
 from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
 from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import DefinitionStore
+from evalflow.addons.studio.work.projects import people_who_may
 from evalflow.addons.studio.work.runs import run_row
-from evalflow.addons.studio.work.space import Page, Workspace, every_item, not_found, place_of, stale
+from evalflow.addons.studio.work.space import Page, Workspace, every_item, not_found, place_of
 from evalflow.errors import Problem, UserError
 
 LONGEST_TITLE, LONGEST_TEXT = 300, 20_000
@@ -109,6 +111,11 @@ class Task:
     created_at: str
     updated_at: str
 
+    @property
+    def name(self) -> str:
+        """Its title, which names it in the audit."""
+        return self.title
+
 
 @dataclass(frozen=True, slots=True)
 class TaskBoard:
@@ -161,22 +168,14 @@ def get_task(space: Workspace, task: int) -> Task:
 def update_task(space: Workspace, task: int, expected: int, values: Mapping[str, Any]) -> Task:
     """Change title, description, cause, status, priority or assignees; `expected` is the version it is based on."""
     old = get_task(space, task)
-    changed = _checked(space, values, old.assignees)
-    with space.changing("update", "task", old.title, _differing(old, changed)) as connection:
-        if not definitions.change(connection, "task", task, expected, changed):
-            now = get_task(space, task)
-            raise stale("task", old.title, expected, now.version, now.updated_at, _differing(now, changed))
+    TASKS.change(space, old, expected, _checked(space, values, old.assignees))
     return get_task(space, task)
 
 
 @requires("edit")
 def delete_task(space: Workspace, task: int, expected: int) -> None:
     """Delete a task with its comments."""
-    old = get_task(space, task)
-    with space.changing("delete", "task", old.title) as connection:
-        if not definitions.delete(connection, "task", task, expected):
-            now = get_task(space, task)
-            raise stale("task", old.title, expected, now.version, now.updated_at)
+    TASKS.delete(space, get_task(space, task), expected)
 
 
 @requires("read")
@@ -189,14 +188,8 @@ def judge_examples(space: Workspace) -> Iterator[tuple[Task, JudgeExample]]:
 
 @requires("read")
 def people_of(space: Workspace) -> list[str]:
-    """Names of those who may be assigned: members who may edit, and owners; on a machine without accounts, its user."""
-    with space.database.reading() as connection:
-        if not people.has_users(connection):
-            return [space.identify().name]
-        members = projects.project_members(connection, space.project_id)
-        own = [row["name"] for row in members if row["role"] in ("editor", "admin") and not row["is_disabled"]]
-        owners = [user.name for user in people.every_user(connection) if user.is_owner and not user.is_disabled]
-    return sorted({*own, *owners})
+    """Names of those who may be assigned: those who may edit."""
+    return [one.name for one in people_who_may(space, "edit")]
 
 
 def _known_run(space: Workspace, query: TaskQuery | None) -> TaskQuery:
@@ -206,14 +199,13 @@ def _known_run(space: Workspace, query: TaskQuery | None) -> TaskQuery:
     return query or TaskQuery()
 
 
-def _differing(task: Task, values: Mapping[str, object]) -> list[str]:
-    return [name for name, value in values.items() if value != getattr(task, name)]
-
-
 def _task(row: Row) -> Task:
     example = JudgeExample(**row["example"]) if row["example"] else None
     asked = row["question"] or (example and example.question)
     return from_row(Task, row, run=row["run_id"], question=asked, example=example)
+
+
+TASKS = DefinitionStore("task", _task)
 
 
 def _checked(space: Workspace, values: Mapping[str, Any], assigned: Sequence[str] = ()) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from evalflow.addons.studio.web.ui.parts import (
 )
 from evalflow.addons.studio.web.ui.visitor import may, visitor
 from evalflow.addons.studio.work import review_guidelines, reviews
+from evalflow.addons.studio.work.projects import Person
 from evalflow.addons.studio.work.review_results import PersonProgress, ReviewProgress
-from evalflow.addons.studio.work.reviews import Labeller, Review, ReviewMetric
+from evalflow.addons.studio.work.reviews import Review, ReviewMetric
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
 
@@ -36,9 +37,7 @@ _AGAIN = (
 _LEAVING = "What they have labelled stays and counts. An answer that they have begun goes to somebody else at once."
 
 
-def people_section(
-    workspace: Workspace, review: Review, progress: ReviewProgress, may_label: Sequence[Labeller]
-) -> None:
+def people_section(workspace: Workspace, review: Review, progress: ReviewProgress, may_label: Sequence[Person]) -> None:
     """Who labels, how far each of them is, and adding and removing people."""
     others = {one.name: joined(one.name, one.full_name) for one in may_label if one.name not in review.people}
     is_alone = len(review.people) == 1 and not others

@@ -18,8 +18,9 @@ from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, 
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
 from evalflow.addons.studio.work.datasets import sample_datasets
+from evalflow.addons.studio.work.projects import Person
 from evalflow.addons.studio.work.review_rows import Shown
-from evalflow.addons.studio.work.reviews import PREFERRED, Candidates, Labeller, Review, ReviewEntry, ReviewRequest
+from evalflow.addons.studio.work.reviews import PREFERRED, Candidates, Review, ReviewEntry, ReviewRequest
 from evalflow.addons.studio.work.runs import Run, get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
@@ -167,7 +168,7 @@ class _NewReview:
     _overlap: ui.number
     _create: ui.button
 
-    def _pick_people(self, people: Sequence[Labeller]) -> None:
+    def _pick_people(self, people: Sequence[Person]) -> None:
         names = {one.name: joined(one.name, one.full_name) for one in people}
         self._people = forms.several(_PEOPLE, names, list(names) if len(names) == 1 else [], searched=True)
 
@@ -287,7 +288,7 @@ _PAIRS_AT_FIRST = 40
 class _PairReviewForm(_NewReview):
     """The form of a review in which people say which of two runs' answers is better."""
 
-    def __init__(self, workspace: Workspace, before: Run, after: Run, people: list[Labeller]) -> None:
+    def __init__(self, workspace: Workspace, before: Run, after: Run, people: list[Person]) -> None:
         self._workspace, self._before, self._after = workspace, before, after
         with forms.form(kept=True):
             with forms.fieldset("What is compared"):
