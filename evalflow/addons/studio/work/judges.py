@@ -7,7 +7,7 @@ definitions as of its start.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,13 +50,13 @@ class StoredJudge(Definition):
 
     description: str
     config: Mapping[str, object]
-    used_by: list[str]
-    runs: int
-    missing_key: str | None
+    used_by: Sequence[str] = ()
+    runs: int = 0
+    missing_key: str | None = None
     origin: Origin = "workspace"
 
 
-JUDGES = DefinitionStore("judge", partial(from_row, StoredJudge, used_by=[], runs=0, missing_key=None), "judge")
+JUDGES = DefinitionStore("judge", partial(from_row, StoredJudge), "judge")
 
 
 @requires("read")
@@ -248,9 +248,6 @@ def _of_conf(space: Workspace, option: Option) -> StoredJudge:
         title=declared_title(option),
         description=option.description,
         config=config,
-        used_by=[],
-        runs=0,
-        missing_key=None,
         origin="conf",
     )
 
