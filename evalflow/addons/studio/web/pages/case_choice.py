@@ -11,7 +11,6 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import own_first, run_option
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.parts import message, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.case_choice import LeftOutCases
@@ -22,7 +21,6 @@ from evalflow.addons.studio.work.reruns import KnownCases, known_cases
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.scores import failed_cases
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.errors import EvalflowError
 from evalflow.report.wording import counted, joined
 
 _KINDS = {
@@ -155,11 +153,8 @@ class CaseChoiceFields:
         run = str(self._run.value or "")
         if not run or run == self._failed_in:
             return
-        try:
-            failed = await to_thread.run_sync(failed_cases, self._workspace, run)
-            known = await to_thread.run_sync(known_cases, self._workspace, failed)
-        except EvalflowError as error:
-            tell_fault(error)
+        known = await forms.attempt(lambda: known_cases(self._workspace, failed_cases(self._workspace, run)))
+        if known is None:
             return
         self._failed_in, self._gone = run, known.gone
         self._failed = {name: {"ids": list(ids)} for name, ids in known.ids.items()}

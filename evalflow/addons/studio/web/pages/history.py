@@ -239,9 +239,13 @@ def chart(
             with shape("svg", "plot", height=_HIGH, role="group", aria_label=_in_words(points)):
                 for mark in scale.marks:
                     shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark))
-                _gates(points, places, len(runs), scale)
-                if is_limited:
-                    _thresholds(points, places, len(runs), scale)
+                for i, point in zip(places, points, strict=True):
+                    limits = [("gate", gate.condition.limit) for gate in point.gates]
+                    if is_limited and point.threshold is not None:
+                        limits.append(("threshold", point.threshold))
+                    for kind, limit in limits:
+                        ends = {"x1": across(i / len(runs)), "x2": across((i + 1) / len(runs))}
+                        shape("line", kind, y1=scale.down(limit), y2=scale.down(limit), **ends)
                 _links(points, places, len(runs), scale)
                 for i, point in zip(places, points, strict=True):
                     _point(point, _across(i, len(runs)), scale)
@@ -250,20 +254,6 @@ def chart(
                 text(when(point.at), "span")
         if is_explained:
             _legend(points, points if is_limited else [])
-
-
-def _gates(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
-    for i, point in zip(places, points, strict=True):
-        for gate in point.gates:
-            y = scale.down(gate.condition.limit)
-            shape("line", "gate", x1=across(i / count), x2=across((i + 1) / count), y1=y, y2=y)
-
-
-def _thresholds(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
-    for i, point in zip(places, points, strict=True):
-        if point.threshold is not None:
-            y = scale.down(point.threshold)
-            shape("line", "threshold", x1=across(i / count), x2=across((i + 1) / count), y1=y, y2=y)
 
 
 def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:

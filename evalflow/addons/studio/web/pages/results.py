@@ -17,6 +17,7 @@ from evalflow.addons.studio.web.pages.results_filter import FilterBar, ResultQue
 from evalflow.addons.studio.web.pages.run_case import case_content
 from evalflow.addons.studio.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.addons.studio.web.ui.faults import tell_fault
+from evalflow.addons.studio.web.ui.forms import attempt
 from evalflow.addons.studio.web.ui.headline import metric_title
 from evalflow.addons.studio.web.ui.naming import TagCounts
 from evalflow.addons.studio.web.ui.parts import Latest, address, button, icon_button, markup, text
@@ -297,12 +298,8 @@ class ResultTable:
         self._open = position
         self._mark()
         read = partial(get_run_case, self._workspace, self._run.run_id, position, dict(self._thresholds()))
-        try:
-            case = await to_thread.run_sync(read)
-        except EvalflowError as error:
-            tell_fault(error)
-            return
-        if is_latest():
+        case = await attempt(read)
+        if case is not None and is_latest():
             self._place.classes("is-beside")
             place = self._order.index(position) if position in self._order else None
             self._panel.show(case, place, len(self._order), f"/runs/{self._run.run_id}/cases/{position}")

@@ -192,16 +192,15 @@ class _RenameDialog:
         if forms.required(self._field) is None:
             return
         name, may_merge = str(self._field.value), self._asked_to_merge
-        try:
-            plan = await to_thread.run_sync(plan_rename, self._workspace, self._tag, name)
-        except EvalflowError as error:
-            forms.show(error, {"new": self._field})
+        fields = {"new": self._field}
+        plan = await forms.attempt(partial(plan_rename, self._workspace, self._tag, name), fields)
+        if plan is None:
             return
         if plan.merged and may_merge != plan.new:
             self._show(plan)
             return
         work = partial(rename_tag, self._workspace, self._tag, name, merge=bool(plan.merged))
-        done = await forms.attempt(work, {"new": self._field}, self._button)
+        done = await forms.attempt(work, fields, self._button)
         if done is not None:
             self._dialog.close()
             await self._on_done(done)

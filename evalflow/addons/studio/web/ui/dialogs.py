@@ -9,15 +9,13 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.ui.faults import has_faults, path_of, reveal, tell_fault
+from evalflow.addons.studio.web.ui.faults import has_faults, path_of, reveal
 from evalflow.addons.studio.web.ui.forms import About, Field, attempt, leave, line, required, saved
 from evalflow.addons.studio.web.ui.parts import Kind, address, button, capitalised, clipped, message, table, text
 from evalflow.addons.studio.work.space import StaleError, Workspace
 from evalflow.addons.studio.work.trash import restore
-from evalflow.errors import EvalflowError
 from evalflow.report.word_changes import Stretch, word_changes
 from evalflow.values.plain_lines import in_lines
 
@@ -225,7 +223,7 @@ class Deleting(Generic[V]):
 
     async def _ask_again(self, error: StaleError) -> None:
         """Show what changed; the next press deletes the new version."""
-        now = await _read_again(self._edited)
+        now = await attempt(self._edited.read)
         if now is None or self._edited.seen is None:
             return
         self._version = now.version
@@ -268,8 +266,8 @@ class Saving(Generic[V]):
             if result is not None and (then := done(result)) is not None:
                 await then
             return
-        now = await _read_again(self._edited)
-        if now is None:
+        now = await attempt(self._edited.read)
+        if now is None:  # somebody else deleted it, which is shown
             return
 
         async def overwrite() -> None:
@@ -285,15 +283,6 @@ class Saving(Generic[V]):
                 button("Overwrite with mine", overwrite, kind="danger")
                 button("Discard mine", lambda: leave(self._path))
         reveal(self._place, focus=True)
-
-
-async def _read_again(edited: Edited[V]) -> V | None:
-    """The stored object; None if someone else deleted it, which is then shown."""
-    try:
-        return await to_thread.run_sync(edited.read)
-    except EvalflowError as error:
-        tell_fault(error)
-        return None
 
 
 def _unless_stale(work: Callable[[], T]) -> T | StaleError:
