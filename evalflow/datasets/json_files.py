@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -202,62 +202,45 @@ def raw_items(path: Path) -> Iterator[str]:
             yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
 
 
-def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[object], None]]) -> Iterator[object]:
-    """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken.
+def streamed_items(path: Path, prefix: str) -> Iterator[object]:
+    """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    `scalars` are called with the values at their prefixes, and with None for one that does not come before the items.
+    with _streaming(path) as file:
+        yield from map(_floats, ijson.items(file, prefix))
+
+
+def document_values(path: Path, below: str = "") -> dict[str, object]:
+    """The values of a file that is one object, or of the object at a key in it, without lists, objects and nulls.
+
+    A list or an object is None if it is empty, and else True. UserError if the file is broken.
     """
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    missing = dict(scalars)
-    start = prefix.removesuffix(".item")
-    with _streaming(path):
-        for place, event, value in _events(path):
-            if place in missing and not event.startswith("start"):
-                missing.pop(place)(int(value) if isinstance(value, Decimal) else value)
-            if place == start and event == "start_array":
-                break
-        for absent in missing.values():
-            absent(None)
-        with _open(path, null_infinity=True) as file:
-            for item in ijson.items(file, prefix):
-                yield _floats(item)
-
-
-def document_keys(path: Path, below: str = "") -> dict[str, bool]:
-    """The keys of a file that is one object, or of the object at a key in it; whether each has a value.
-
-    A null, an empty text, list or object is not a value. UserError if the file is broken.
-    """
-    has_value: dict[str, bool] = {}
+    values: dict[str, object] = {}
     open_key: str | None = None
-    with _streaming(path):
-        for place, event, value in _events(path):
+    with _streaming(path) as file:
+        events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
+        for place, event, value in events:
             if place == below and event == "map_key":
-                has_value.setdefault(value, False)
+                values.setdefault(value, None)
                 open_key = value
             elif open_key is not None and not event.startswith("start"):
-                has_value[open_key] = event == "map_key" or (not event.startswith("end") and value not in (None, ""))
+                values[open_key] = True if event == "map_key" else _floats(value)
                 open_key = None
-    return has_value
-
-
-def _events(path: Path) -> Iterator[tuple[str, str, Any]]:
-    import ijson  # pyright: ignore[reportMissingTypeStubs]
-
-    with _open(path, null_infinity=True) as file:
-        yield from ijson.parse(file)
+    return values
 
 
 @contextmanager
-def _streaming(path: Path) -> Generator[None]:
-    """Turn errors of the parser and of the disk into UserError."""
+def _streaming(path: Path) -> Generator[IO[bytes]]:
+    """Open the file; errors of the parser and of the disk become UserError."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     try:
         if problem := _crash_problem(path, null_infinity=True):
             raise UserError(problem)
-        yield
+        with _open(path, null_infinity=True) as file:
+            yield file
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         raise UserError(_broken(path, error, null_infinity=True)) from None
     except OSError as error:

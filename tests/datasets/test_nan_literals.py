@@ -63,5 +63,5 @@ def test_files_whose_texts_look_deeply_nested_are_read_with_nan_and_half_charact
     [row] = open_json(path).rows
     assert isinstance(row, SourceRow)
     assert (row.data["id"], row.data["loss"]) == ("a", None)
-    [item] = streamed_items(path, "item", {})
+    [item] = streamed_items(path, "item")
     assert str(as_map(item)["text"]).endswith("\ufffd")

@@ -26,7 +26,7 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.values.jsonvalues import as_list, as_map, as_number
 
@@ -88,7 +88,7 @@ def read_azure_ai(source: ImportSource) -> ImportedConfig:
 
 def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".json" and begins_with(path, b"{"):
-        keys = document_keys(path)
+        keys = document_values(path)
         if "rows" in keys:
             leave_document_keys(path, keys, ("rows",), cases.imported.ledger)
             yield from read_objects(path, "rows")

@@ -17,7 +17,7 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -133,9 +133,9 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
         yield from read_rows(path)
         return
-    keys = document_keys(path)
+    keys = document_values(path)
     place = "testRunData." if "testRunData" in keys else ""
-    below = document_keys(path, "testRunData") if place else keys
+    below = document_values(path, "testRunData") if place else keys
     lists = [name for name in _LISTS if name in below]
     if not lists:
         if {"testRunLink", "testRunData"} & set(keys):

@@ -18,7 +18,7 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.nan_literals import without_nan
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
@@ -73,8 +73,10 @@ def _expect_version(version: object, path: Path) -> None:
 
 def _of_json(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     expect_text(path)
-    yield from read_objects(path, "samples", {"version": lambda version: _expect_version(version, path)})
-    leave_document_keys(path, document_keys(path), ("samples", "version"), ledger)
+    values = document_values(path)
+    _expect_version(values.get("version"), path)
+    yield from read_objects(path, "samples")
+    leave_document_keys(path, values, ("samples", "version"), ledger)
 
 
 def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
@@ -94,8 +96,7 @@ def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
                         yield row
                     else:
                         cases.imported.ledger.leave_broken(row)
-            keys = {key: value not in (None, "", [], {}) for key, value in header.data.items()}
-            leave_document_keys(path, keys, ("version",), cases.imported.ledger)
+            leave_document_keys(path, header.data, ("version",), cases.imported.ledger)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
 

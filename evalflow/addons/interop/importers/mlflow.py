@@ -10,7 +10,7 @@ from evalflow.addons.interop.importers.exports import Platform, Scores
 from evalflow.addons.interop.importers.readers import WRITE_TEXT, texts_in
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name
 from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -28,7 +28,7 @@ def _rows(path: Path) -> Iterator[SourceRow]:
     if path.suffix.lower() != ".json" or not begins_with(path, b"{"):
         yield from map(_prepared, read_rows(path))
         return
-    keys = document_keys(path)
+    keys = document_values(path)
     if {"info", "data"} <= set(keys):
         yield _prepared(SourceRow(shown(path), dict(as_map(read_document(path)))))
         return

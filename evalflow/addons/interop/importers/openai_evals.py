@@ -45,7 +45,7 @@ from evalflow.addons.interop.importers.sources import (
     read_objects,
     read_rows,
 )
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -126,8 +126,8 @@ def _items_in(archive: _Archive, path: Path) -> Iterator[SourceRow]:
     """The items of a file: its lines, the objects of its list, or those of its `data`."""
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
         return read_rows(path, archive.ledger.leave_broken)
-    leave_document_keys(path, document_keys(path), ("data",), archive.ledger)
-    return read_objects(path, "data", broken=archive.ledger.leave_broken)
+    leave_document_keys(path, document_values(path), ("data",), archive.ledger)
+    return read_objects(path, "data", archive.ledger.leave_broken)
 
 
 def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> ImportedConfig:
@@ -154,7 +154,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
 def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     """The items of each run, by its name; the plain rows of an archive without runs."""
     if root.get("data") is not None:
-        return {"": read_objects(path, "data", broken=archive.ledger.leave_broken)}
+        return {"": read_objects(path, "data", archive.ledger.leave_broken)}
     runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()
     for number, run in enumerate(runs):
         about, items = run.child("run"), run.get("output_items")

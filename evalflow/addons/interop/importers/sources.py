@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from mimetypes import guess_type
 from os.path import commonpath
 from pathlib import Path
 
@@ -21,33 +23,6 @@ from evalflow.values.jsonvalues import as_map
 
 LARGEST_FILE = 64 * 2**20  # maximum bytes of a file that is read whole
 _PUT = "put it there, and import again"
-_MEDIA = frozenset(
-    {
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".gif",
-        ".webp",
-        ".bmp",
-        ".svgz",
-        ".ico",
-        ".tif",
-        ".tiff",
-        ".heic",
-        ".avif",
-        ".pdf",
-        ".mp3",
-        ".wav",
-        ".ogg",
-        ".flac",
-        ".m4a",
-        ".mp4",
-        ".mov",
-        ".webm",
-        ".mkv",
-    }
-)
-"""Endings of files with images, sounds and films, and of pages."""
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 
@@ -138,23 +113,19 @@ class SourceFolder:
 def read_text(path: Path) -> str:
     """The text of a file without its byte order mark; UserError if it is missing, empty, too large or not UTF-8."""
     name = shown(path)
-    try:
+    with _readable(path):
         size = path.stat().st_size
         if size > LARGEST_FILE:
             hint = "only JSON lines and CSV may be larger; split the file, or delete what you do not need"
             raise UserError(Problem(f"the file has {size:,} bytes; the maximum is {LARGEST_FILE:,}", name, hint))
         content = path.read_bytes()
-    except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", name)) from None
     if not content.strip():
         raise UserError(Problem("the file is empty", name))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        kind = next((kind for mark, kind in _MARKS.items() if content.startswith(mark)), None)
-        what = f"the file is {kind}, not UTF-8" if kind else "the file is not text in UTF-8"
-        raise UserError(Problem(what, f"{name}:{line}", "save it as UTF-8")) from None
+        raise UserError(Problem(_not_text(content), f"{name}:{line}", "save it as UTF-8")) from None
     if "\0" in text:
         raise UserError(Problem("the file has zero bytes, so it is not text", name, "save it as UTF-8"))
     return text
@@ -164,13 +135,12 @@ def text_of_file(path: Path) -> str:
     """The text of a file used as a single value; Untranslatable if it is not text."""
     if path.stat().st_size == 0:
         return ""
-    if path.suffix.lower() in _MEDIA:
-        raise Untranslatable(
-            f"it names {path.name}, but evalflow only sends text", "leave it out, or describe it in words"
-        )
     try:
         return read_text(path)
     except UserError as error:
+        if str(guess_type(path.name)[0]).startswith(("image/", "audio/", "video/", "application/pdf")):
+            hint = "leave it out, or describe it in words"
+            raise Untranslatable(f"it names {path.name}, but evalflow only sends text", hint) from None
         what = error.problems[0].what.removeprefix("the file ")
         raise Untranslatable(f"it names the file {path.name}, which {what}", error.problems[0].hint) from None
 
@@ -181,17 +151,27 @@ def expect_text(path: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-    except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    with _readable(path), path.open("rb") as file:
+        head = file.read(4096)
     if not head.strip():
         raise UserError(Problem("the file is empty", shown(path)))
-    kind = next((kind for mark, kind in _MARKS.items() if head.startswith(mark)), None)
-    if kind:
-        raise UserError(Problem(f"the file is {kind}, not UTF-8", shown(path), "save it as UTF-8"))
+    if head.startswith(tuple(_MARKS)):
+        raise UserError(Problem(_not_text(head), shown(path), "save it as UTF-8"))
     return head
+
+
+def _not_text(content: bytes) -> str:
+    kind = next((kind for mark, kind in _MARKS.items() if content.startswith(mark)), None)
+    return f"the file is {kind}, not UTF-8" if kind else "the file is not text in UTF-8"
+
+
+@contextmanager
+def _readable(path: Path) -> Generator[None]:
+    """Turn errors of the disk into UserError."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
 def read_document(path: Path) -> object:
@@ -204,17 +184,12 @@ def read_document(path: Path) -> object:
         raise UserError(error.problem) from None
 
 
-def read_objects(
-    path: Path,
-    place: str,
-    scalars: Mapping[str, Callable[[object], None]] | None = None,
-    broken: Callable[[Problem], None] | None = None,
-) -> Iterator[SourceRow]:
-    """The objects of a list in a JSON file of any size, one at a time.
+def read_objects(path: Path, place: str, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+    """The objects of a list in a JSON file of any size, one at a time; `broken` as in `objects`.
 
-    `place` leads to the list, such as `results.results`; `scalars` as in `streamed_items`, `broken` as in `objects`.
+    `place` leads to the list, such as `results.results`.
     """
-    items = enumerate(streamed_items(path, f"{place}.item", scalars or {}))
+    items = enumerate(streamed_items(path, f"{place}.item"))
     return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
 
 
@@ -231,12 +206,12 @@ def objects(
             broken(Problem("it is not an object", where))
 
 
-def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
+def leave_document_keys(path: Path, values: Mapping[str, object], read: Collection[str], ledger: Ledger) -> None:
     """Count the keys of a file with a single object: those that were read, and others with values."""
-    for name, has_value in keys.items():
+    for name, value in values.items():
         if name in read:
             ledger.take_column(name)
-        elif has_value:
+        elif value not in (None, "", [], {}):
             ledger.leave_column(name, shown(path), "it is about the whole file, not about a case")
 
 
@@ -257,16 +232,16 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     expect_text(path)
     is_table, empty = path.suffix.lower() == ".csv", True
     try:
-        for _, row in filled_rows(opener(path)):
-            empty = False
-            if isinstance(row, SourceRow):
-                yield replace(row, data={name: cell or None for name, cell in row.data.items()}) if is_table else row
-            elif broken is None or isinstance(row, Unreadable):
-                raise UserError(row)
-            else:
-                broken(row)
-    except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+        with _readable(path):
+            for _, row in filled_rows(opener(path)):
+                empty = False
+                if isinstance(row, SourceRow):
+                    data = {name: cell or None for name, cell in row.data.items()} if is_table else row.data
+                    yield replace(row, data=data)
+                elif broken is None or isinstance(row, Unreadable):
+                    raise UserError(row)
+                else:
+                    broken(row)
     except UnicodeDecodeError:
         raise UserError(Problem("the file is not text in UTF-8", shown(path), "save it as UTF-8")) from None
     if empty:

@@ -263,7 +263,7 @@ def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
         is_list = file.read(4096).removeprefix(BOM).lstrip().startswith(b"[")
     prefix = f"item.{_SPANS}" if is_list else _SPANS
     ledger.take("requests")
-    for number, span in enumerate(streamed_items(path, prefix, {})):
+    for number, span in enumerate(streamed_items(path, prefix)):
         yield f"{shown(path)}:spans[{number}]", span
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, parsed
@@ -41,7 +40,7 @@ from evalflow.addons.interop.importers.sources import (
     read_objects,
     read_rows,
 )
-from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -127,13 +126,13 @@ def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
         document = as_map(read_document(path))
         inner = as_map(document.get("results"))
         _expect_version(inner.get("version"), path)
-        keys = {name: value not in (None, "", [], {}) for name, value in {**inner, **document}.items()}
         yield from objects(((row, place(row, shown(path))) for row in as_list(inner.get("results"))), results.leave)
-        leave_document_keys(path, keys, _READ, results.ledger)
+        leave_document_keys(path, {**inner, **document}, _READ, results.ledger)
     else:
-        expected = partial(_expect_version, path=path)
-        yield from read_objects(path, "results.results", {"results.version": expected}, results.leave)
-        leave_document_keys(path, document_keys(path) | document_keys(path, "results"), _READ, results.ledger)
+        values, inner = document_values(path), document_values(path, "results")
+        _expect_version(inner.get("version"), path)
+        yield from read_objects(path, "results.results", results.leave)
+        leave_document_keys(path, values | inner, _READ, results.ledger)
 
 
 def _expect_version(version: object, path: Path) -> None:
