@@ -11,7 +11,7 @@ from math import isfinite
 from evalflow.traces.messages import TracedCall, messages_of, tool_call
 from evalflow.traces.spans import Span
 from evalflow.traces.tree import TraceTree
-from evalflow.values.jsonvalues import as_number, written
+from evalflow.values.jsonvalues import as_number, present, written
 
 INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
@@ -141,7 +141,7 @@ def _result(span: Span) -> dict[str, object] | None:
     result = _first(span, _RESULT)
     if result is None and span.failure is not None:
         result = f"error: {span.failure or 'the span failed without a message'}"
-    return None if result is None else {"content": written(result), **_present(latency_s=seconds_of(span))}
+    return None if result is None else {"content": written(result), **present(latency_s=seconds_of(span))}
 
 
 def _join_reported(steps: Sequence[_Step], models: Sequence[Span]) -> None:
@@ -161,7 +161,7 @@ def _join_reported(steps: Sequence[_Step], models: Sequence[Span]) -> None:
 
 
 def _message(step: _Step) -> dict[str, object]:
-    message = {"role": "assistant", **_present(content=step.text, tool_calls=step.calls or None)}
+    message = {"role": "assistant", **present(content=step.text, tool_calls=step.calls or None)}
     if step.model is None:
         return message
     sent, received = number_of(step.model, INPUT_TOKENS), number_of(step.model, OUTPUT_TOKENS)
@@ -169,7 +169,7 @@ def _message(step: _Step) -> dict[str, object]:
     if sent is not None and received is not None:
         usage = {"input_tokens": int(sent), "output_tokens": int(received)}
     cost_usd, model = number_of(step.model, COST), model_of(step.model)
-    return {**message, **_present(model=model, latency_s=seconds_of(step.model), usage=usage, cost_usd=cost_usd)}
+    return {**message, **present(model=model, latency_s=seconds_of(step.model), usage=usage, cost_usd=cost_usd)}
 
 
 def _call_id(span: Span) -> str | None:
@@ -179,7 +179,3 @@ def _call_id(span: Span) -> str | None:
 
 def _first(span: Span, keys: Sequence[str]) -> object:
     return next((value for key in keys if (value := span.attributes.get(key)) is not None), None)
-
-
-def _present(**values: object) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}

@@ -231,6 +231,11 @@ def as_number(value: object) -> float | None:
         return None
 
 
+def present(**values: object) -> dict[str, object]:
+    """The values by name, without those that are None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """A compiled JSONPath: `single` if it can match once at most, `plain` if it visits nothing twice."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing, joined
 from evalflow.addons.interop.importers.conversation import (
     HISTORY,
     are_messages,
@@ -23,7 +23,8 @@ from evalflow.addons.interop.importers.conversation import (
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of, reference_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.readers import parsed
+from evalflow.addons.interop.importers.recorded import Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_values
@@ -75,25 +76,23 @@ _COUNTERPARTS = Counterparts(
 
 def read_azure_ai(source: ImportSource) -> ImportedConfig:
     """Import one file; UserError if it has no rows, or none has a question. Broken rows are listed."""
-    path = source.path
-    source.expect_file(_HINT)
-    imported = ImportedConfig(ledger=Ledger(PARTS))
+    path = source.file(hint=_HINT)
     is_table = path.suffix.lower() == ".csv"
-    with recorded_cases(source, imported, "Azure AI", "azure_ai", path, _COUNTERPARTS) as cases:
-        for item in _rows(path, cases):
+    with recorded_cases(source, "Azure AI", "azure_ai", _COUNTERPARTS) as cases:
+        for item in _rows(path, cases.ledger):
             row = Columns(_flat(item.data, is_table), item.where)
-            cases.take(row, partial(_case, row, imported.ledger), list(_scores(row, cases)), _HINT)
-    return imported
+            cases.take(row, partial(_case, row, cases.ledger), list(_scores(row, cases)), _HINT)
+    return cases.imported
 
 
-def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
+def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".json" and begins_with(path, b"{"):
         keys = document_values(path)
         if "rows" in keys:
-            leave_document_keys(path, keys, ("rows",), cases.imported.ledger)
+            leave_document_keys(path, keys, ("rows",), ledger)
             yield from read_objects(path, "rows")
             return
-    yield from read_rows(path, cases.imported.ledger.leave_broken)
+    yield from read_rows(path, ledger.leave_broken)
 
 
 def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from math import isfinite
 from typing import TypeVar
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.readers import objects_in, text_of
+from evalflow.addons.interop.importers.readers import objects_in, parsed, text_of
 from evalflow.values import cells
-from evalflow.values.jsonvalues import as_list, as_map, distinct, is_finite, refuse_constant
+from evalflow.values.jsonvalues import as_list, as_map
 
 Value = TypeVar("Value")
 _UNKNOWN = "evalflow has no field for it"
@@ -60,10 +59,9 @@ class Columns:
         """Whether the key, or one that begins with it and a dot, has a value."""
         return name in self or any(item.startswith(f"{name}.") for item in self.names)
 
-    def peek(self, name: str) -> object:
-        """The value of a key, without marking it as read; None if missing."""
-        value = self._data.get(name)
-        return None if is_missing(value) else value
+    def peek(self, *names: str) -> object:
+        """The value of the first of the keys that has one, without marking it as read; None if none has."""
+        return next((self._data[name] for name in names if name in self), None)
 
     def get(self, *names: str) -> object:
         """Read the first of the keys that has a value; None if none has. The other keys stay unread."""
@@ -215,14 +213,3 @@ def number_of(value: object) -> float | None:
 def is_missing(value: object) -> bool:
     """Whether a value counts as missing: null, "" or NaN."""
     return value is None or value == "" or (isinstance(value, float) and value != value)
-
-
-def parsed(value: object) -> object:
-    """Parse a text that is a JSON object, list or quoted text; any other value, and one with a key twice, stays."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-        return value
-    try:
-        content = json.loads(value, object_pairs_hook=distinct, parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
-        return value
-    return content if is_finite(content) else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from evalflow.addons.interop.importers.columns import is_missing, joined, leaves, parsed
+from evalflow.addons.interop.importers.columns import is_missing, joined, leaves
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.records.answers import Message

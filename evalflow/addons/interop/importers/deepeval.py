@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.readers import parsed, parsed_object, plain_text, tags_in
+from evalflow.addons.interop.importers.recorded import Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_values
@@ -22,7 +24,7 @@ from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 from evalflow.records.answers import Message
-from evalflow.values.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number, present
 
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
 _LIKE: Mapping[str, str] = {
@@ -69,9 +71,18 @@ _VARYING = _LOWER | {"misuse", "pii leakage", "role violation", "non advice"}
 """Metrics whose direction differs between versions: only the file decides."""
 _OPPOSITE = frozenset({"pii leakage"})
 """Metrics whose scores run opposite to evalflow's metric."""
+_FILES = "name the file: goldens in .json, .jsonl or .csv, or .deepeval/.latest_run_full.json"
 _ABOUT = ("name", "comments", "completion_time", "token_cost")
 _SOURCE = re.compile(r"deepeval_source=(?P<path>.*?),deepeval_context=(?P<text>.*)", re.DOTALL)
 _JOINED = "passages in a cell are separated by |, which they may also contain"
+
+
+def _keys(name: str) -> tuple[str, str]:
+    """A key in the form of goldens, and in that of runs."""
+    return name, re.sub(r"_([a-z])", lambda letter: letter[1].upper(), name)
+
+
+_CALLED, _RETRIEVED = _keys("tools_called"), _keys("retrieval_context")
 
 
 def _plain(name: str) -> str:
@@ -85,26 +96,25 @@ _COUNTERPARTS = Counterparts(_LIKE, _HINTS, _plain, _OPPOSITE)
 
 def read_deepeval(source: ImportSource) -> ImportedConfig:
     """Import goldens, test cases or a run; UserError for any other file."""
-    path = _file(source.path)
-    imported = ImportedConfig(ledger=Ledger(PARTS))
+    names = (".latest_run_full.json", ".deepeval/.latest_run_full.json")
+    path = source.file(*names, hint=_FILES, lacking="the folder contains no run of deepeval")
     joined = 0
-    with recorded_cases(source, imported, "deepeval", "deepeval", path, _COUNTERPARTS) as cases:
-        for item in _rows(path, imported.ledger):
+    with recorded_cases(source, "deepeval", "deepeval", _COUNTERPARTS, path=path) as cases:
+        for item in _rows(path, cases.ledger):
             row = Columns(item.data, item.where)
             row.leave("it is a trace of the application", "trace", hint="import traces: docs/import.md#traces")
-            cells = [parsed(_peek(row, name)) for name in ("retrieval_context", "context")]
+            cells = [parsed(row.peek(name)) for name in (*_RETRIEVED, "context")]
             joined += any(isinstance(cell, str) and "|" in cell for cell in cells)
-            cases.take(row, _GoldenReader(row, imported.ledger).case, list(_scores(row, cases)))
+            cases.take(row, partial(_case, row, cases.ledger), list(_scores(row, cases)))
     if joined:
         rows = f"{joined:,} rows" if joined > 1 else "1 row"
-        imported.notes.append(f"contexts of {rows}: {_JOINED}; to be safe, save the dataset as JSON")
-    return imported
+        cases.imported.notes.append(f"contexts of {rows}: {_JOINED}; to be safe, save the dataset as JSON")
+    return cases.imported
 
 
 def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object]]:
     """The scores of a row. Their further keys, such as the reason, stay in the variable metrics_data."""
-    for item in as_list(_peek(row, "metrics_data")):
-        metric = {_snake(key): value for key, value in as_map(item).items()}
+    for metric in map(as_map, as_list(row.peek(*_keys("metrics_data")))):
         name, success, score = score_name(metric, "name"), metric.get("success"), score_number(metric.get("score"))
         yield name, metric.get("score")
         if not isinstance(name, str):
@@ -115,18 +125,6 @@ def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object
         if score is not None:
             verdict = success if isinstance(success, bool) else None
             cases.verdicts[name].add(score, as_number(metric.get("threshold")), verdict, row.where)
-
-
-def _file(path: Path) -> Path:
-    if path.is_dir():
-        for name in (".latest_run_full.json", ".deepeval/.latest_run_full.json"):
-            if (path / name).is_file():
-                return path / name
-        hint = "name the file: goldens in .json, .jsonl or .csv, or .deepeval/.latest_run_full.json"
-        raise UserError(Problem("the folder contains no run of deepeval", shown(path), hint))
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path)))
-    return path
 
 
 def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
@@ -148,92 +146,59 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
         yield from read_objects(path, f"{place}{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class _GoldenReader:
-    """Reads one row, whose keys are in snake_case or in camelCase."""
+def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
+    is_talk = "turns" in row or isinstance(row.peek("scenario"), str)
+    case = _conversation(row, ledger) if is_talk else _single(row)
+    about = [row.take(parsed_object, *_keys(name)) or {} for name in ("additional_metadata", "metadata")]
+    about.append(present(**{name: row.get(*_keys(name)) for name in _ABOUT}))
+    return case | present(
+        id=row.case_id("id"),
+        metadata=joined(as_map(case.get("metadata")), *about) or None,
+        group=row.take(plain_text, *_keys("source_file")),
+        vars=row.take(parsed_object, *_keys("custom_column_key_values")),
+        tags=row.take(tags_in, "tags"),
+    )
 
-    row: Columns
-    ledger: Ledger
 
-    def get(self, *names: str) -> object:
-        return self.row.get(*(form for name in names for form in (name, _camel(name))))
+def _single(row: Columns) -> dict[str, object]:
+    question = row.take(plain_text, "input")
+    if question is None:
+        raise Untranslatable("its `input` is not text", "give it one")
+    said = _keys("actual_output")
+    answer = row.take(plain_text, *said)
+    if answer is None and row.peek(*said) is None and row.said(*said) == "":
+        answer = ""
+    retrieved, context = row.take(_passages, *_RETRIEVED), row.take(_passages, "context")
+    return present(
+        question=question,
+        answer=answer,
+        reference=row.take(plain_text, *_keys("expected_output"), "expected"),
+        contexts=context if retrieved is None else retrieved,
+        ideal_contexts=context if retrieved is not None and context and context != retrieved else None,
+        actual=row.take(_calls, *_CALLED),
+        expected=row.take(_calls, *_keys("expected_tools")),
+    )
 
-    def case(self) -> dict[str, object]:
-        is_talk = _peek(self.row, "turns") is not None or isinstance(_peek(self.row, "scenario"), str)
-        case = self._conversation() if is_talk else self._single()
-        own = self.row.case_id("id")
-        case |= {} if own is None else {"id": own}
-        for name in ("additional_metadata", "metadata"):
-            if isinstance(parsed(_peek(self.row, name)), Mapping):
-                case["metadata"] = joined(as_map(case.get("metadata")), as_map(parsed(self.get(name))))
-        about = {name: value for name in _ABOUT if (value := self.get(name)) is not None}
-        case |= {"metadata": joined(as_map(case.get("metadata")), about)} if about else {}
-        if isinstance(_peek(self.row, "source_file"), str):
-            case["group"] = self.get("source_file")
-        if isinstance(parsed(_peek(self.row, "custom_column_key_values")), Mapping):
-            case["vars"] = dict(as_map(parsed(self.get("custom_column_key_values"))))
-        tags = as_list(_peek(self.row, "tags"))
-        if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
-            case["tags"] = self.get("tags")
-        return case
 
-    def _single(self) -> dict[str, object]:
-        if not isinstance(_peek(self.row, "input"), str):
-            raise Untranslatable("its `input` is not text", "give it one")
-        case: dict[str, object] = {"question": self.get("input")}
-        for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
-            if isinstance(_peek(self.row, *keys), str):
-                case[name] = self.get(*keys)
-        if _peek(self.row, "actual_output") is None and self.row.said("actual_output", "actualOutput") == "":
-            case["answer"] = ""
-        retrieved, context = self._contexts("retrieval_context"), self._contexts("context")
-        if retrieved is not None or context is not None:
-            case["contexts"] = context if retrieved is None else retrieved
-        if retrieved is not None and context and context != retrieved:
-            case["ideal_contexts"] = context
-        for name, key in (("actual", "tools_called"), ("expected", "expected_tools")):
-            calls = _calls(_peek(self.row, key))
-            if calls is not None:
-                self.get(key)
-                case[name] = calls
-        return case
-
-    def _conversation(self) -> dict[str, object]:
-        """Turns as messages with their contexts; the assistant's last turn is the answer."""
-        listed = as_list(parsed(_peek(self.row, "turns")))
-        if not listed and _peek(self.row, "scenario"):
-            return self._scenario()
-        self.get("turns")
-        turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), self.ledger, self.row.where)]
-        hint = "run the conversation first: evalflow asks a target at each turn of a user"
-        case, about = conversation_case(turns, hint)
-        calls = steps_in(turns)
-        case |= {"actual": calls} if calls else {}
-        contexts = about.pop("contexts", None)
-        contexts = self._contexts("context") if contexts is None else contexts
-        case |= {} if contexts is None else {"contexts": contexts}
-        return case | ({"metadata": about} if about else {})
-
-    def _scenario(self) -> dict[str, object]:
+def _conversation(row: Columns, ledger: Ledger) -> dict[str, object]:
+    """Turns as messages with their contexts, and the assistant's last as the answer; or a scenario without turns."""
+    listed = as_list(parsed(row.peek("turns")))
+    if not listed and row.peek("scenario"):
         parts = {"scenario": "scenario", "persona": "user_description", "goal": "expected_outcome"}
-        return {name: self.get(key) for name, key in parts.items() if isinstance(_peek(self.row, key), str)}
-
-    def _contexts(self, key: str) -> list[object] | None:
-        """Read the passages of a key. If they are missing or not texts, None, and the key stays unread."""
-        contexts = parsed(_peek(self.row, key))
-        if isinstance(contexts, str):
-            contexts = _split(contexts)
-        passages = [_passage(item) for item in as_list(contexts)]
-        if not isinstance(contexts, list) or None in passages:
-            return None
-        self.get(key)
-        return passages
+        return present(**{name: row.take(plain_text, *_keys(key)) for name, key in parts.items()})
+    row.get("turns")
+    turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), ledger, row.where)]
+    hint = "run the conversation first: evalflow asks a target at each turn of a user"
+    case, about = conversation_case(turns, hint)
+    contexts = about.pop("contexts", None)
+    contexts = row.take(_passages, "context") if contexts is None else contexts
+    return case | present(actual=steps_in(turns) or None, contexts=contexts, metadata=about or None)
 
 
 def _with_calls(turn: object) -> object:
     """A turn with its tool calls in chat format; deepeval's own keys are kept beside them."""
     message = as_map(turn)
-    key = next((name for name in ("tools_called", "toolsCalled") if as_list(message.get(name))), None)
+    key = next((name for name in _CALLED if as_list(message.get(name))), None)
     calls = plain_calls(message[key]) if key else None
     return {**message, "tool_calls": calls} if calls else turn
 
@@ -241,12 +206,18 @@ def _with_calls(turn: object) -> object:
 def _turn(message: Message) -> Message:
     """The message with its contexts in evalflow's place."""
     about = dict(message.metadata or {})
-    key = next((name for name in ("retrieval_context", "retrievalContext") if name in about), None)
-    passages = [_passage(item) for item in as_list(about.get(key or ""))]
-    if key is None or None in passages:
-        return message
-    about.pop(key)
-    return replace(message, metadata={**about, "contexts": passages})
+    key = next((name for name in _RETRIEVED if name in about), None)
+    passages = None if key is None else [_passage(item) for item in as_list(about.pop(key))]
+    return (
+        message if passages is None or None in passages else replace(message, metadata={**about, "contexts": passages})
+    )
+
+
+def _passages(value: object) -> list[object] | None:
+    """The passages of a list, or of a text that joins them; None for anything else."""
+    contexts = parsed(value)
+    passages = [_passage(item) for item in (_split(contexts) if isinstance(contexts, str) else as_list(contexts))]
+    return None if not isinstance(contexts, str | list) or None in passages else passages
 
 
 def _split(cell: str) -> list[str]:
@@ -275,16 +246,3 @@ def _calls(value: object) -> list[dict[str, object]] | None:
     if isinstance(calls, str):
         return [{"name": name.strip()} for name in calls.split(";") if name.strip()]
     return plain_calls(calls)
-
-
-def _peek(row: Columns, *names: str) -> object:
-    forms = (form for name in names for form in (name, _camel(name)))
-    return next((value for form in forms if not is_missing(value := row.peek(form))), None)
-
-
-def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
-
-
-def _camel(key: str) -> str:
-    return re.sub(r"_([a-z])", lambda letter: letter[1].upper(), key)

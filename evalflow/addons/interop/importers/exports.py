@@ -14,11 +14,12 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing, joined
 from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.recorded import PARTS, recorded_cases
+from evalflow.addons.interop.importers.readers import parsed
+from evalflow.addons.interop.importers.recorded import recorded_cases
 from evalflow.addons.interop.importers.sources import READABLE, begins_with, read_objects, read_rows
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
@@ -87,8 +88,7 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
     path = source.path
     if path.is_dir() and platform.scores_in:
         return _of_folder(platform, source, path)
-    source.expect_file(platform.hint)
-    return _imported(platform, source, path, _rows(platform, path))
+    return _imported(platform, source, path, _rows(platform, source.file(hint=platform.hint)))
 
 
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
@@ -142,14 +142,13 @@ def _first(platform: Platform, path: Path) -> Columns:
 
 
 def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:
-    imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
-    with recorded_cases(source, imported, platform.tool, platform.column, path) as cases:
+    with recorded_cases(source, platform.tool, platform.column, path=path) as cases:
         for item in rows:
             row = Columns(item.data, item.where)
-            read = partial(_case, platform, row, encoded, imported.ledger)
+            read = partial(_case, platform, row, encoded, cases.ledger)
             cases.take(row, read, platform.scores(row), platform.hint, kept_as=_structured if encoded else _same)
-    return imported
+    return cases.imported
 
 
 def field_of(row: Columns, names: Sequence[str]) -> object:

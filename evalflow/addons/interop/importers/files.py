@@ -148,11 +148,17 @@ class ImportSource:
     is_named: bool = False
     same: SameCases | None = None
 
-    def expect_file(self, hint: str = "") -> None:
-        """UserError unless the path is that of a file."""
-        if not self.path.is_file():
-            what = "it is a folder: name one file" if self.path.is_dir() else "there is no such file"
-            raise UserError(Problem(what, str(self.path), hint))
+    def file(self, *names: str, hint: str = "", lacking: str = "it is a folder: name one file") -> Path:
+        """The file to import: the path, or the first of these names in the folder that it is.
+
+        UserError if there is none; of a folder it says what is `lacking`.
+        """
+        path = self.path
+        if path.is_dir():
+            path = next((path / name for name in names if (path / name).is_file()), path)
+        if not path.is_file():
+            raise UserError(Problem(lacking if path.is_dir() else "there is no such file", str(self.path), hint))
+        return path
 
     @contextmanager
     def database(self) -> Generator[sqlite3.Connection]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import text_of, texts_in
-from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.readers import parsed, text_of, texts_in
+from evalflow.addons.interop.importers.recorded import RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.values.jsonvalues import as_list, as_map, as_number
@@ -57,11 +57,9 @@ _CUSTOM = "the file does not define it: declare it as a custom check, docs/check
 
 def read_giskard(source: ImportSource) -> ImportedConfig:
     """Import one file of scenarios; UserError if it has none. Drafts, and checks without an equivalent, are listed."""
-    path = source.path
-    source.expect_file(_HINT)
-    imported = ImportedConfig(ledger=Ledger((PARTS[0], "checks")))
-    with recorded_cases(source, imported, "Giskard", "giskard", path) as cases:
-        for read_row in read_rows(path):
+    imported = ImportedConfig(ledger=Ledger(("cases", "checks")))
+    with recorded_cases(source, "Giskard", "giskard", imported=imported) as cases:
+        for read_row in read_rows(source.file(hint=_HINT)):
             for row in _interactions(_declared(read_row.data), read_row.where):
                 cases.take(row, _InteractionReader(row, cases).case, (), _HINT)
     return imported

@@ -110,10 +110,10 @@ class _Config(BaseModel):
 
 def read_govuk(source: ImportSource) -> ImportedConfig:
     """Convert a config file, or rake tasks' outputs as JSON lines; the ledger lists what has no counterpart."""
-    source.expect_file("a config file in YAML, or the outputs of a rake task as JSON lines")
-    if source.path.suffix.lower() in (".jsonl", ".json"):
+    path = source.file(hint="a config file in YAML, or the outputs of a rake task as JSON lines")
+    if path.suffix.lower() in (".jsonl", ".json"):
         return _read_outputs(source)
-    return read_config(source.path, source.name if source.is_named else None)
+    return read_config(path, source.name if source.is_named else None)
 
 
 def read_config(path: Path, name: str | None = None) -> ImportedConfig:

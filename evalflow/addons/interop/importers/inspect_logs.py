@@ -16,7 +16,7 @@ from evalflow.addons.interop.importers.conversation import about_answer, message
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import texts_in
-from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
 from evalflow.datasets.json_files import document_values
 from evalflow.datasets.nan_literals import without_nan
@@ -49,20 +49,18 @@ _COUNTERPARTS = Counterparts({"includes": "checks"}, _HINTS)
 
 def read_inspect(source: ImportSource) -> ImportedConfig:
     """Import a log; UserError if it is truncated, or of an unknown version. Broken samples are listed."""
-    path = source.path
-    source.expect_file("name a log: logs/X.eval or logs/X.json")
-    imported = ImportedConfig(ledger=Ledger(PARTS))
-    with recorded_cases(source, imported, "Inspect", "inspect", path, _COUNTERPARTS) as cases:
+    path = source.file(hint="name a log: logs/X.eval or logs/X.json")
+    with recorded_cases(source, "Inspect", "inspect", _COUNTERPARTS) as cases:
         is_zip = path.suffix.lower() == ".eval"
-        for item in _of_zip(path, cases) if is_zip else _of_json(path, imported.ledger):
+        for item in _of_zip(path, cases.ledger) if is_zip else _of_json(path, cases.ledger):
             row = Columns(as_map(_resolved(item.data, as_map(item.data.get("attachments")))), item.where)
             row.leave("it is the transcript of the sample", "events", "events_data", "timelines", "store")
-            cases.take(row, partial(_case, row, imported.ledger), list(_scores(row)))
+            cases.take(row, partial(_case, row, cases.ledger), list(_scores(row)))
         if not cases.answered:
             what = "all samples of the log are errors" if cases.file.count else "the log has no samples"
-            raise imported.ledger.nothing_taken(Problem(what, shown(path), _AGAIN), "cases")
-    imported.notes.append("epochs become cases of one group, so repeats do not count as additional questions")
-    return imported
+            raise cases.ledger.nothing_taken(Problem(what, shown(path), _AGAIN), "cases")
+    cases.imported.notes.append("epochs become cases of one group, so repeats do not count as additional questions")
+    return cases.imported
 
 
 def _expect_version(version: object, path: Path) -> None:
@@ -79,7 +77,7 @@ def _of_json(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     leave_document_keys(path, values, ("samples", "version"), ledger)
 
 
-def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
+def _of_zip(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -95,8 +93,8 @@ def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
                     if isinstance(row, SourceRow):
                         yield row
                     else:
-                        cases.imported.ledger.leave_broken(row)
-            leave_document_keys(path, header.data, ("version",), cases.imported.ledger)
+                        ledger.leave_broken(row)
+            leave_document_keys(path, header.data, ("version",), ledger)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.addons.interop.importers.sources import read_document, read_rows
@@ -43,7 +44,7 @@ _LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_pe
 
 def read_lm_eval(source: ImportSource) -> ImportedConfig:
     """Import the samples of one or more tasks; UserError if there are none."""
-    path = _file(source.path)
+    path = _file(source)
     imported = ImportedConfig(ledger=Ledger(("tasks", *PARTS)))
     results: Mapping[str, object] = {}
     files = {_task(path): path}
@@ -54,14 +55,17 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
     for task, samples in files.items():
         key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
         better = as_map(as_map(results.get("higher_is_better")).get(task))
-        with recorded_cases(source, imported, "lm-evaluation-harness", "lm_eval", samples, key=key) as cases:
+        with recorded_cases(
+            source, "lm-evaluation-harness", "lm_eval", path=samples, key=key, imported=imported
+        ) as cases:
             for row in read_rows(samples, imported.ledger.leave_broken):
                 _take(cases, Columns(row.data, row.where), better)
     return imported
 
 
-def _file(path: Path) -> Path:
+def _file(source: ImportSource) -> Path:
     """The file of samples, or of results that name the samples."""
+    path = source.path
     if path.is_dir():
         results = sorted(
             file for pattern in ("*", "*/*") for file in path.glob(pattern) if _RESULTS.fullmatch(file.name)
@@ -70,9 +74,7 @@ def _file(path: Path) -> Path:
             hint = f"name one: {shown(results[-1])}" if results else _LOG
             raise UserError(Problem(f"the folder has {len(results)} files results_DATE.json", shown(path), hint))
         return results[0]
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path), "name samples_*.jsonl or results_*.json"))
-    return path
+    return source.file(hint="name samples_*.jsonl or results_*.json")
 
 
 def _task(path: Path) -> str:
@@ -112,7 +114,7 @@ def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, object]) -
     cases.lower |= {f"{name}{end}" for name in names if not better.get(name, name not in _LOWER)}
 
     def read() -> dict[str, object]:
-        case = _case(sample, cases.imported.ledger, end)
+        case = _case(sample, cases.ledger, end)
         return case | ({"tags": [str(chosen)]} if end else {})
 
     cases.take(sample, read, scores)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.exports import Platform, Scores
-from evalflow.addons.interop.importers.readers import WRITE_TEXT, texts_in
+from evalflow.addons.interop.importers.readers import WRITE_TEXT, parsed, texts_in
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name
 from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
 from evalflow.datasets.json_files import document_values

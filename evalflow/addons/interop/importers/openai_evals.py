@@ -85,7 +85,7 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
     archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
     if path.is_dir():
         return _of_folder(archive, path)
-    source.expect_file()
+    source.file()
     if path.suffix.lower() in (".yaml", ".yml"):
         return read_registry(source, path)
     if path.suffix.lower() != ".json":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from evalflow.addons.interop.importers.columns import Columns, parsed
+from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.conversation import (
     about_answer,
     are_messages,
@@ -18,6 +18,7 @@ from evalflow.addons.interop.importers.conversation import (
 )
 from evalflow.addons.interop.importers.files import question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.values.jsonvalues import as_list, as_map, kind
 

@@ -10,7 +10,7 @@ from typing import cast
 from evalflow.addons.interop.importers.columns import finite
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.recorded import PARTS, recorded_cases
+from evalflow.addons.interop.importers.recorded import recorded_cases
 from evalflow.calls.faults import of_exception
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import MAX_PROBLEMS, Builder
@@ -36,18 +36,16 @@ def read_with(importer: Importer, tool: str, package: str, source: ImportSource)
     if not source.path.exists():
         raise UserError(Problem("there is no such file or folder", str(source.path)))
     file = shown(source.path)
-    imported = ImportedConfig(ledger=Ledger(PARTS))
-    checked = _CheckedRows(importer, tool, package, source)
-    with recorded_cases(source, imported, tool, _SCORES, source.path) as cases:
-        for item in checked:
+    with recorded_cases(source, tool, _SCORES) as cases:
+        for item in _CheckedRows(importer, tool, package, source):
             if isinstance(item, OmittedRow):
-                imported.ledger.leave("cases", "row", item.where or file, item.reason, item.hint)
+                cases.ledger.leave("cases", "row", item.where or file, item.reason, item.hint)
                 continue
-            imported.ledger.found("cases")
+            cases.ledger.found("cases")
             where, row = item
             scores = as_map(row.get(_SCORES)).items()
             cases.write({name: value for name, value in row.items() if name != _SCORES}, scores, where)
-    return imported
+    return cases.imported
 
 
 class _CheckedRows:

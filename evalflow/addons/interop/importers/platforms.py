@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from math import inf
 
-from evalflow.addons.interop.importers.columns import Columns, number_of, parsed
+from evalflow.addons.interop.importers.columns import Columns, number_of
 from evalflow.addons.interop.importers.exports import Platform, Scores
 from evalflow.addons.interop.importers.mlflow import MLFLOW
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name, score_number
 from evalflow.values.jsonvalues import as_list, as_map
 
@@ -52,20 +53,16 @@ def _langfuse_scores(row: Columns) -> Scores:
 def _langfuse_scored(row: Columns) -> str:
     """The id of the trace that a row of scores is about."""
     is_score = row.declares("name") and row.declares("value") and any(map(row.declares, ("dataType", "data_type")))
-    return str(_peek(row, "traceId", "trace_id") or "") if is_score else ""
+    return str(row.peek("traceId", "trace_id") or "") if is_score else ""
 
 
 def _langfuse_part(row: Columns) -> str:
     row.leave("it is a step of the trace", "observations", hint="import them as traces: docs/import.md#traces")
     if _langfuse_scored(row):
         return "it is a score without its trace"
-    if _peek(row, "parentObservationId", "parent_observation_id") is not None:
+    if row.peek("parentObservationId", "parent_observation_id") is not None:
         return "it is a step of a trace"
     return "it is archived" if row.peek("status") == "ARCHIVED" else ""
-
-
-def _peek(row: Columns, *names: str) -> object:
-    return next((value for name in names if (value := row.peek(name)) is not None), None)
 
 
 def _scored(row: Columns, column: str, value: object) -> object:

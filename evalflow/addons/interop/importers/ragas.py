@@ -13,7 +13,7 @@ from evalflow.addons.interop.importers.exports import asks_nothing
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import texts_in
-from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, recorded_cases
+from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
 from evalflow.addons.interop.importers.scores import NO_NUMBER, score_number
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
 from evalflow.datasets.sources import SourceRow
@@ -81,18 +81,16 @@ _LOWER = ("noise_sensitivity",)
 
 def read_ragas(source: ImportSource) -> ImportedConfig:
     """Import one table; UserError if it has no column of ragas' samples."""
-    path = source.path
-    source.expect_file(_HINT)
-    imported = ImportedConfig(ledger=Ledger(PARTS))
+    path = source.file(hint=_HINT)
     columns = _score_columns(path)
-    with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
+    with recorded_cases(source, "ragas", "ragas", _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for item in _rows(path, cases.imported.ledger.leave_broken):
+        for item in _rows(path, cases.ledger.leave_broken):
             row = Columns(item.data, item.where)
             row.leave("it numbers the rows", *_NUMBERING)
             scores = [(name, row.get(name)) for name in columns]
-            cases.take(row, partial(_case, row, imported.ledger), scores)
-    return imported
+            cases.take(row, partial(_case, row, cases.ledger), scores)
+    return cases.imported
 
 
 def _score_columns(path: Path) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.values.jsonvalues import as_list, as_map, kind
+from evalflow.values.jsonvalues import as_list, as_map, distinct, is_finite, kind, refuse_constant
 
 WRITE_TEXT = "write it as text"
 
@@ -47,6 +48,33 @@ def objects_in(value: object) -> list[Mapping[str, object]] | None:
     return objects if isinstance(value, list) and len(objects) == len(items) else None
 
 
+def plain_text(value: object) -> str | None:
+    """The text; None for anything else."""
+    return value if isinstance(value, str) else None
+
+
+def tags_in(value: object) -> list[str] | None:
+    """The tags of a list, or of its JSON text, without blank ones; None for anything else, and for an empty list."""
+    tags = texts_in(parsed(value))
+    return [tag for tag in tags if tag.strip(" >")] if tags else None
+
+
+def parsed_object(value: object) -> Mapping[str, object] | None:
+    """The object, also if it is JSON text; None for anything else."""
+    return object_in(parsed(value))
+
+
 def object_in(value: object) -> Mapping[str, object] | None:
     """The object itself; None for anything else."""
     return as_map(value) if isinstance(value, Mapping) else None
+
+
+def parsed(value: object) -> object:
+    """Parse a text that is a JSON object, list or quoted text; any other value, and one with a key twice, stays."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+        return value
+    try:
+        content = json.loads(value, object_pairs_hook=distinct, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return value
+    return content if is_finite(content) else value

@@ -111,11 +111,14 @@ class RecordedCases:
     answered: int = 0
     same: SameCases | None = None
 
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
     def write(self, case: Mapping[str, object], scores: Iterable[tuple[object, object]], where: str) -> None:
         """Write a case without its secrets, and count its scores; scores whose name is not text are listed."""
-        ledger = self.imported.ledger
-        case_id = self._id(case)
-        row = writable({"id": case_id, **{key: part for key, part in case.items() if key != "id"}}, ledger, where)
+        ledger = self.ledger
+        row = writable({"id": "", **case} | {"id": self._id(case)}, ledger, where)
         plain: list[tuple[str, object]] = []
         for name, value in scores:
             if not isinstance(name, str):
@@ -143,7 +146,7 @@ class RecordedCases:
 
         If `read` raises Untranslatable, the row and its scores are listed. `kept_as` parses the kept cells.
         """
-        ledger, declared = self.imported.ledger, list(scores)
+        ledger, declared = self.ledger, list(scores)
         ledger.found("cases")
         try:
             case = read()
@@ -186,19 +189,19 @@ class RecordedCases:
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
         """Write a label in the format of docs/labels.md; its metric is the score's name until all metrics are known."""
-        self.imported.ledger.found("labels")
+        self.ledger.found("labels")
         if not isinstance(label.value, str | int | float) or label.value == "":
-            self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
+            self.ledger.left("labels", f"label {name}", where, "it has no value")
             return
         about = {"by": label.by, "comment": label.comment, "at": label.at}
         texts = {key: value for key, value in about.items() if isinstance(value, str) and value}
         row = {"case_id": case, "metric": name, "value": label.value, **texts}
-        self.labels.write(writable(row, self.imported.ledger, where))
+        self.labels.write(writable(row, self.ledger, where))
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
         if not self.file.count:
-            raise self.imported.ledger.nothing_taken(Problem("it has no cases", file))
+            raise self.ledger.nothing_taken(Problem("it has no cases", file))
         imported = self.imported
         loose = {"allow_irregular": True} if self.irregular else {}
         if self.repeated:
@@ -259,7 +262,7 @@ class RecordedCases:
             option["name"] = key_for(f"{self.same.option} {score}", [str(one) for one in taken], "metric")
         rule = self._rule(name)
         if name in self.verdicts:
-            self.verdicts[name].list_unread(name, rule, self.imported.ledger, file)
+            self.verdicts[name].list_unread(name, rule, self.ledger, file)
         direction, threshold = rule
         option |= {"threshold": threshold, "direction": direction or self._prior(name) or "higher_is_better"}
         self.imported.metrics[metric] = option
@@ -289,19 +292,17 @@ class RecordedCases:
         """The equivalent metrics whose needs are met, with their thresholds; others are listed."""
         thresholds: dict[str, float | None] = {}
         for name in self.scores.names if self.counterparts else ():
-            self.imported.ledger.found("metrics")
+            self.ledger.found("metrics")
             metric = self._counterpart(name)
             if metric is None:
                 hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
                 hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
                 reason = "evalflow has no equivalent metric"
-                self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
+                self.ledger.left("metrics", f"metric {name}", file, reason, hint)
             elif missing := _shipped(metric).fields - self.fields:
-                self.imported.ledger.left(
-                    "metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}"
-                )
+                self.ledger.left("metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}")
             else:
-                self.imported.ledger.took("metrics")
+                self.ledger.took("metrics")
                 direction, threshold = self._rule(name)
                 thresholds[metric] = threshold if direction == _shipped(metric).direction else None
         return thresholds
@@ -310,18 +311,20 @@ class RecordedCases:
 @contextmanager
 def recorded_cases(
     source: ImportSource,
-    imported: ImportedConfig,
     tool: str,
     column: str,
-    path: Path,
     counterparts: Counterparts | None = None,
+    *,
+    path: Path | None = None,
     key: str | None = None,
+    imported: ImportedConfig | None = None,
 ) -> Generator[RecordedCases]:
     """Open data/KEY.jsonl for cases, and a file for labels; the dataset is declared when the block ends.
 
-    `key` is the source's name by default; `tool` and `column` as in RecordedCases.
+    `path` and `key` are those of the source by default, and `imported` is a new one; the others as in RecordedCases.
     """
-    key = key or source.name
+    key, path = key or source.name, path or source.path
+    imported = imported or ImportedConfig(ledger=Ledger(PARTS))
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
         scores = RecordedScores(imported.ledger)
         cases = RecordedCases(imported, rows, labels, tool, column, counterparts, scores, same=source.same)

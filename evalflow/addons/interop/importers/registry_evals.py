@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import message_rows, read_turns
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExperiment, ImportSource, dataset_option
 from evalflow.addons.interop.importers.graders import rubric_option
 from evalflow.addons.interop.importers.ledger import COMMAND, Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import LocatedMap
-from evalflow.addons.interop.importers.readers import text_in, text_of
+from evalflow.addons.interop.importers.readers import parsed, text_in, text_of
 from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.scores import RecordedScores
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows

@@ -88,8 +88,7 @@ class _Import:
 
 def read_traces(source: ImportSource) -> ImportedConfig:
     """Import a file of traces; UserError if it has no traces, is broken, or no trace has a user's message."""
-    path = source.path
-    source.expect_file("name a file of OTLP JSON: traces.jsonl")
+    path = source.file(hint="name a file of OTLP JSON: traces.jsonl")
     state = _Import(ImportedConfig(ledger=Ledger(PARTS)))
     with source.database() as database:
         store = _TraceStore(database)

@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.addons.interop.importers.readers import parsed
 
 ROW: dict[str, Any] = {
     "input": {"question": "When?", "lang": "en"},

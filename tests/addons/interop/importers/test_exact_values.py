@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from evalflow.addons.interop import importing
-from evalflow.addons.interop.importers.columns import parsed
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.nunjucks import as_text
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.errors import UserError
 

@@ -17,14 +17,7 @@ _HEAD = 4096
 
 def read_promptfoo(source: ImportSource) -> ImportedConfig:
     """Import a configuration, a folder with one, or results in JSON or JSON lines."""
-    path = source.path
-    if path.is_dir():
-        config = next((path / name for name in _NAMES if (path / name).is_file()), None)
-        if config is None:
-            raise UserError(Problem("the folder has no configuration", shown(path), f"expected {', '.join(_NAMES)}"))
-        path = config
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path)))
+    path = source.file(*_NAMES, hint=f"expected {', '.join(_NAMES)}", lacking="the folder has no configuration")
     if path.suffix.lower() in (".js", ".ts", ".mjs", ".cjs", ".py"):
         hint = "write its export as YAML or JSON; evalflow does not run programs to import them"
         raise UserError(Problem("it is a program", shown(path), hint))

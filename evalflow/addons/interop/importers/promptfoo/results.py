@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evalflow.addons.interop.importers.columns import Columns, parsed
+from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.conversation import are_messages, message_rows, read_turns
 from evalflow.addons.interop.importers.files import (
     DataFile,
@@ -30,6 +30,7 @@ from evalflow.addons.interop.importers.nunjucks import rendered_variables
 from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.addons.interop.importers.promptfoo.cases import tag_names
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.recorded import writable
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.addons.interop.importers.sources import (
