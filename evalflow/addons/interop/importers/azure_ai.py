@@ -29,7 +29,7 @@ from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
-from evalflow.values.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number, present
 
 _ASKED = ("query", "question", "chat_input", "user_input", "input", "prompt", "text")
 _SAID = ("response", "answer", "chat_output", "output", "completion", "result")
@@ -179,9 +179,10 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     reference = row.get(*(f"inputs.{name}" for name in _REFERENCE))
     if reference is not None:
         case |= reference_of(reference, about, "ground_truth")
-    own = row.case_id(*(f"inputs.{name}" for name in _ID), *_ID)
-    case |= {} if own is None else {"id": own}
-    case |= {"metadata": joined(as_map(case.get("metadata")), about)} if about else {}
+    case |= present(
+        id=row.case_id(*(f"inputs.{name}" for name in _ID), *_ID),
+        metadata=joined(as_map(case.get("metadata")), about) or None,
+    )
     rest = row.rest()
     kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}
     outputs = {name.removeprefix("outputs."): value for name, value in rest.items() if name.startswith("outputs.")}
@@ -200,12 +201,8 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str,
     if answer is not None:
         turns = [_turn(item) for item in as_list(answer)] if are_messages(answer) else answer
         case |= answer_of(turns, about, ledger, row.where)
-    places = [f"{side}.{name}" for side in ("inputs", "outputs") for name in _CONTEXTS]
-    place = next((name for name in places if name in row), None)
-    contexts = None if place is None else _passages(row.peek(place))
-    if place is not None and contexts is not None:
-        row.get(place)
-        case["contexts"] = contexts
+    places = (f"{side}.{name}" for side in ("inputs", "outputs") for name in _CONTEXTS)
+    case |= present(contexts=row.take(_passages, *places))
     names = {name: row.peek(f"inputs.{name}") for name in HISTORY}
     name, history = ("", []) if "messages" in case else history_in(names, ledger, row.where)
     if history:
@@ -219,16 +216,10 @@ def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dic
     turns = read_turns([_turn(message) for message in as_list(talk["messages"])], ledger, where)
     case, about = conversation_case(turns)
     steps = message_rows(turns) if any(turn.tool_calls for turn in turns) else None
-    case |= {"actual": steps} if steps else {}
     contexts = about.pop("contexts", None)
-    if contexts is None:
-        contexts = _passages(talk.get("context"))
-    case |= {} if contexts is None else {"contexts": contexts}
-    rest = {
-        name: value for name, value in talk.items() if name not in ("messages", "context") and not is_missing(value)
-    }
-    about |= {"conversation": rest} if rest else {}
-    return case | ({"metadata": about} if about else {})
+    contexts = _passages(talk.get("context")) if contexts is None else contexts
+    about |= present(conversation=Columns({**talk, "messages": None, "context": None}, where).rest() or None)
+    return case | present(actual=steps, contexts=contexts, metadata=about or None)
 
 
 def _turn(message: object) -> object:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined
 from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text, question_of
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed
+from evalflow.addons.interop.importers.readers import parsed, tags_in
 from evalflow.addons.interop.importers.recorded import recorded_cases
 from evalflow.addons.interop.importers.sources import READABLE, begins_with, read_objects, read_rows
 from evalflow.datasets.messages import read_messages
@@ -26,7 +26,7 @@ from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 from evalflow.records.answers import Message
-from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map, present
 
 Scores = Iterator[tuple[object, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
@@ -196,26 +196,21 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
     if answer is not None:
         case |= answer_of(answer, about, ledger, row.where, said_cell)
+        case |= present(latency_s=platform.seconds(row), cost_usd=platform.dollars(row))
     elif failure is not None:
-        case["failure"] = failure if isinstance(failure, str) else output_text(failure)
+        case["failure"] = as_json(failure)
     if expected is not None:
         variables: dict[str, object] = {}
         case |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
         case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
-    contexts = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
-    case |= {"contexts": contexts} if contexts is not None else {}
-    case |= {"metadata": about} if about else {}
-    number, group = row.case_id(*platform.number), row.case_id(*platform.group)
-    case |= {} if number is None else {"id": number}
-    case |= {} if group is None else {"group": str(group)}
-    tags = as_list(parsed(row.peek("tags")))
-    if tags and all(isinstance(tag, str) for tag in tags):
-        row.get("tags")
-        case["tags"] = [tag for tag in tags if isinstance(tag, str) and tag.strip(" >")]
-    if "answer" in case:
-        measured = {"latency_s": platform.seconds(row), "cost_usd": platform.dollars(row)}
-        case |= {name: value for name, value in measured.items() if value is not None}
-    return case
+    group = row.case_id(*platform.group)
+    return case | present(
+        id=row.case_id(*platform.number),
+        group=None if group is None else str(group),
+        contexts=next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None),
+        tags=row.take(tags_in, "tags"),
+        metadata=about or None,
+    )
 
 
 def _same(value: object) -> object:

@@ -256,6 +256,11 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
+def as_json(value: object) -> str:
+    """The text itself; JSON of anything else."""
+    return value if isinstance(value, str) else output_text(value)
+
+
 def output_text(value: object) -> str:
     """An answer as text; JSON if it is not text, as other tools compare it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

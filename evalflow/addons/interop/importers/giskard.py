@@ -16,11 +16,11 @@ from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed, text_of, texts_in
+from evalflow.addons.interop.importers.readers import parsed, tags_in, text_of, texts_in
 from evalflow.addons.interop.importers.recorded import RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.metrics.case_checks import PARAMS, asks_judge
-from evalflow.values.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number, present
 
 _HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
 _DRAFT = "to import it, set its status to active"
@@ -142,11 +142,7 @@ class _InteractionReader:
         if own is not None:
             case |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
             case |= {} if number is None else {"group": str(own)}
-        tags = as_list(row.peek("tags"))
-        if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
-            case["tags"] = row.get("tags")
-        example = _example(interaction, ledger, row.where)
-        case |= {} if example is None else {"demo_output": example}
+        case |= present(tags=row.take(tags_in, "tags"), demo_output=_example(interaction, ledger, row.where))
         declared = as_list(interaction.peek("checks"))
         checks = [check for item in declared if (check := self._check(item, ledger)) is not None]
         interaction.get("position")

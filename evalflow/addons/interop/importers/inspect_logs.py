@@ -13,9 +13,9 @@ from struct import unpack
 
 from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import texts_in
+from evalflow.addons.interop.importers.readers import object_in, texts_in
 from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
 from evalflow.datasets.json_files import document_values
@@ -24,7 +24,7 @@ from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 from evalflow.paths import shown
-from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map, present
 
 _ZSTD = 93
 _VERSION = 2
@@ -143,19 +143,15 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     if "input" not in row or own is None:
         raise Untranslatable("it is not a sample of Inspect: it has no id or input")
     epoch = row.get("epoch")
-    case: dict[str, object] = {
-        "id": f"{own}/{1 if epoch is None else epoch}",
-        "group": str(own),
-        **_asked(row, ledger),
-    }
-    if targets := _texts(row, "target"):
-        case["reference"] = targets[0] if len(targets) == 1 else targets
+    about = {"id": f"{own}/{1 if epoch is None else epoch}", "group": str(own)}
+    case = {**about, **_asked(row, ledger), **_answer(row, ledger)}
+    targets = row.take(_targets, "target")
     row.get("attachments")
-    case |= _answer(row, ledger)
-    if steps := _steps(row, ledger):
-        case["actual"] = steps
-    if as_map(row.peek("metadata")):
-        case["metadata"] = joined(as_map(row.get("metadata")), as_map(case.get("metadata")))
+    case |= present(
+        reference=targets[0] if targets and len(targets) == 1 else targets or None,
+        actual=_steps(row, ledger) or None,
+        metadata=joined(row.take(object_in, "metadata") or {}, as_map(case.get("metadata"))) or None,
+    )
     if "includes" in as_map(row.peek("scores")) and targets:
         rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
         case["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
@@ -175,22 +171,17 @@ def _asked(row: Columns, ledger: Ledger) -> dict[str, object]:
     return {"messages": message_rows(messages)}
 
 
-def _texts(row: Columns, name: str) -> list[str]:
-    """Read the texts of a key. If it has anything else, empty, and the key stays unread."""
-    value = row.peek(name)
-    texts = as_list(value) or [value]
-    known = texts_in(texts)
-    if known is None:
-        return []
-    row.get(name)
-    return [text for text in known if text]
+def _targets(value: object) -> list[str] | None:
+    """The text, or those of a list that are not empty; None for anything else."""
+    texts = texts_in(as_list(value) or [value])
+    return None if texts is None else [text for text in texts if text]
 
 
 def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
     """The first choice's answer, or why it is missing; other choices stay in the variable `output`."""
     failure = row.child("error").get("message")
     if failure is not None:
-        return {"failure": failure if isinstance(failure, str) else output_text(failure)}
+        return {"failure": as_json(failure)}
     output = row.child("output")
     choices = output.children("choices")
     message = choices[0].get("message") if choices else None
@@ -202,8 +193,7 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
     answer = messages[0]
     if completion == answer.content:
         output.get("completion")
-    about = about_answer(messages)
-    return {"answer": answer.content, **({"metadata": about} if about else {})}
+    return {"answer": answer.content, **present(metadata=about_answer(messages) or None)}
 
 
 def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:

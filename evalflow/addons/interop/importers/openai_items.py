@@ -18,9 +18,9 @@ from evalflow.addons.interop.importers.conversation import (
 )
 from evalflow.addons.interop.importers.files import question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed
+from evalflow.addons.interop.importers.readers import parsed, plain_text
 from evalflow.addons.interop.importers.scores import score_name, score_number
-from evalflow.values.jsonvalues import as_list, as_map, kind
+from evalflow.values.jsonvalues import as_list, as_map, kind, present
 
 _ITEMS = ("item", "datasource_item")
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -99,25 +99,22 @@ def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
     if text is not None and not isinstance(text, str):
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")
     turns = read_turns(outputs, ledger, sample.where) if are_messages(outputs) else []
-    fields: dict[str, object] = {}
+    about: dict[str, object] = {}
     if turns and text in (None, said_in(turns)):
         sample.get("output")
-        about = about_answer(turns)
-        fields |= {"metadata": about} if about else {}
-        text = said_in(turns)
+        about, text = about_answer(turns), said_in(turns)
     sample.get("output_text")
-    if text is not None:
-        fields["answer"] = text
     calls = steps_in(turns) or plain_calls(sample.peek("output_tools"))
     if calls:
-        fields["actual"] = calls
         sample.get("output_tools")
-    if isinstance(sample.peek("finish_reason"), str):
-        fields["finish_reason"] = sample.get("finish_reason")
-    error = sample.peek("error")
-    message = error if isinstance(error, str) else as_map(error).get("message")
-    if text is None and isinstance(message, str) and message:
-        fields["failure"] = sample.get("error") if isinstance(error, str) else sample.child("error").get("message")
-    elif text is None and sample.said("output_text") == "":
-        fields["answer"] = ""
-    return fields
+    failure = None
+    if text is None:
+        failure = sample.take(plain_text, "error") or sample.child("error").take(plain_text, "message")
+        text = "" if failure is None and sample.said("output_text") == "" else None
+    return present(
+        answer=text,
+        actual=calls or None,
+        finish_reason=sample.take(plain_text, "finish_reason"),
+        failure=failure,
+        metadata=about or None,
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.exports import asks_nothing
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
@@ -20,7 +20,7 @@ from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem
 from evalflow.paths import shown
 from evalflow.values.cells import opened
-from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map, present
 
 _ASKED = ("user_input", "question", "query")
 _SAID = ("response", "answer")
@@ -134,32 +134,29 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     listed = as_list(_literal(asked))
     if not listed and str(asked).lstrip().startswith("[{"):
         raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
-    case: dict[str, object] = {} if listed else {"question": _text(asked)}
+    case: dict[str, object] = {} if listed else {"question": as_json(asked)}
     case |= _conversation(listed, ledger, row.where) if listed else {}
     if asks_nothing(case):
         raise Untranslatable("its user_input is empty", "write the question")
     answer, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
-    case |= {} if answer is None else {"answer": _text(answer)}
-    several = [_text(item) for item in as_list(reference) if not is_missing(item)]
-    first = several[0] if len(several) == 1 else several or reference
-    case |= {} if is_missing(first) or first == [] else {"reference": first if several else _text(first)}
-    for name, names in (("contexts", _CONTEXTS), ("ideal_contexts", _IDEAL)):
-        texts = _texts(row, names, ledger)
-        case |= {} if texts is None else {name: texts}
-    calls = plain_calls(_literal(row.peek(_CALLS)))
-    if calls is not None:
-        row.get(_CALLS)
-        case["expected"] = [_without_nulls(call) for call in calls]
+    several = [as_json(item) for item in as_list(reference) if not is_missing(item)]
+    if is_missing(reference) or reference == []:
+        several = []
+    elif not several:
+        several = [as_json(reference)]
+    calls = row.take(lambda value: plain_calls(_literal(value)), _CALLS)
     origin = row.get(*_ORIGIN)
-    case |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
-    own = row.case_id(*_IDS)
-    case |= {} if own is None else {"id": own}
+    case |= present(
+        id=row.case_id(*_IDS),
+        answer=None if answer is None else as_json(answer),
+        reference=(several[0] if len(several) == 1 else several) if several else None,
+        contexts=_texts(row, _CONTEXTS, ledger),
+        ideal_contexts=_texts(row, _IDEAL, ledger),
+        expected=None if calls is None else [_without_nulls(call) for call in calls],
+        tags=[origin] if isinstance(origin, str) and origin.strip(" >") else None,
+    )
     others = {name: _literal(value) for name, value in row.rest().items()}
     return case | ({"vars": others} if others else {})
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else output_text(value)
 
 
 def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | None:
@@ -191,8 +188,7 @@ def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, 
     """Messages up to the user's last; the assistant's messages after it are the answer."""
     turns = read_turns(map(_with_plain_calls, items), ledger, where)
     case, about = conversation_case(turns, "give it one")
-    calls = steps_in(turns)
-    return case | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
+    return case | present(actual=steps_in(turns) or None, metadata=about or None)
 
 
 def _with_plain_calls(turn: object) -> object:

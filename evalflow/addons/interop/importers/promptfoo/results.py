@@ -18,9 +18,9 @@ from evalflow.addons.interop.importers.files import (
     ImportedConfig,
     ImportedExperiment,
     ImportSource,
+    as_json,
     dataset_option,
     key_for,
-    output_text,
     question_of,
     recorded_option,
 )
@@ -163,7 +163,7 @@ def _take(results: _Results, row: Columns) -> None:
         variables = declared
     threshold = as_number(test.get("threshold"))
     checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
-    raw = _text(row.child("prompt").get("raw") or "")
+    raw = as_json(row.child("prompt").get("raw") or "")
     asked = _asked(raw, variables, ledger, row.where)
     case: dict[str, object] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
     answer = _answer(row)
@@ -199,9 +199,9 @@ def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, object]
 
 def _column(results: _Results, row: Columns) -> _AnswerColumn:
     provider, prompt = row.child("provider"), row.child("prompt")
-    name = _text(provider.get("label") or provider.peek("id") or "provider")
+    name = as_json(provider.get("label") or provider.peek("id") or "provider")
     at, label = row.get("promptIdx"), prompt.get("label")
-    which = _text(label or "" if at is None else at)
+    which = as_json(label or "" if at is None else at)
     earlier = results.columns.get((name, which))
     if earlier is not None:
         return earlier
@@ -220,15 +220,11 @@ def _answer(row: Columns) -> dict[str, object]:
     output = as_map(row.peek("response")).get("output")
     if row.get("failureReason") == _FAILED or output is None:
         error = row.get("error") or response.get("error")
-        return {"failure": _text(error or "the tool got no answer")}
+        return {"failure": as_json(error or "the tool got no answer")}
     response.get("output")
     ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
     more = {} if ended is None else {"finish_reason": ended}
-    return {"answer": _text(output), **more}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else output_text(value)
+    return {"answer": as_json(output), **more}
 
 
 def _bill(row: Columns) -> dict[str, float]:
