@@ -256,6 +256,15 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
+def own_or_number(own: object, number: int, taken: set[str]) -> str:
+    """A case's own id, as text, if no other case has it; else its number. The id is added to those that are taken."""
+    case_id = str(own) if isinstance(own, str | int) and own != "" and str(own) not in taken else str(number)
+    while case_id in taken:
+        case_id = f"{case_id}#{number}"
+    taken.add(case_id)
+    return case_id
+
+
 def as_json(value: object) -> str:
     """The text itself; JSON of anything else."""
     return value if isinstance(value, str) else output_text(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -21,12 +22,12 @@ from evalflow.addons.interop.importers.files import (
     validated,
 )
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.recorded import writable
+from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.values.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map, present
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),
@@ -162,17 +163,11 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
 def _read_outputs(source: ImportSource) -> ImportedConfig:
     """Outputs of the tasks that answer: `{input, output: {message, sources}}` on each line."""
     imported = ImportedConfig(ledger=Ledger(("cases",)))
-    ledger = imported.ledger
     with source.rows(imported, source.name) as file:
-        for row in read_rows(source.path, ledger.leave_broken):
-            ledger.found("cases")
-            try:
-                case = _output(Columns(row.data, row.where), ledger)
-            except Untranslatable as failure:
-                ledger.left("cases", "row", row.where, failure.reason, failure.hint)
-            else:
-                case = {"id": str(file.count + 1), **case}
-                file.write(writable(case, ledger, row.where))
+        cases = RecordedCases(imported, file)
+        for item in read_rows(source.path, imported.ledger.leave_broken):
+            row = Columns(item.data, item.where)
+            cases.take(row, partial(_output, row), ())
     if not file.count:
         raise imported.ledger.nothing_taken(Problem("it has no answers", str(source.path)))
     about = f"Outputs of a rake task, from {source.path.name}."
@@ -182,7 +177,7 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
     return imported
 
 
-def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
+def _output(row: Columns) -> dict[str, object]:
     """The case of an output; further keys of the row become its metadata."""
     question, output = row.get("input", "question"), row.child("output")
     failure = output.get("error_message", "error", "response_error")
@@ -196,9 +191,7 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
         case["contexts"] = [_context(source) for source in sources]
     elif output.has("sources"):
         case["contexts"] = output.get("sources")
-    rest = row.rest()
-    row.close(ledger)
-    return {**case, **({"metadata": rest} if rest else {})}
+    return case | present(metadata=row.rest() or None)
 
 
 def _context(source: Columns) -> object:

@@ -46,6 +46,11 @@ class Untranslated:
     count: int = 0
     places: list[str] = field(default_factory=list[str])
 
+    def add(self, where: str, count: int = 1) -> None:
+        self.count += count
+        if len(self.places) < _LINES and where and where not in self.places:
+            self.places.append(where)
+
     @property
     def where(self) -> str:
         more = self.count - len(self.places)
@@ -73,9 +78,7 @@ class Ledger:
 
     def left(self, part: str, what: str, where: str, reason: str, hint: str = "", count: int = 1) -> None:
         entry = self._left.setdefault((part, what, reason, hint), Untranslated(part, what, reason, hint))
-        entry.count += count
-        if len(entry.places) < _LINES and where and where not in entry.places:
-            entry.places.append(where)
+        entry.add(where, count)
 
     def take(self, part: str, count: int = 1) -> None:
         """Count as found and taken."""

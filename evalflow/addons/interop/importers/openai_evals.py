@@ -66,7 +66,7 @@ class _Archive:
 
     source: ImportSource
     imported: ImportedConfig
-    scores: RecordedScores
+    scores: RecordedScores = field(default_factory=RecordedScores)
     verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
     graders: list[Grader] = field(default_factory=list[Grader])
     limits: dict[str, float] = field(default_factory=dict[str, float])
@@ -82,7 +82,7 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
     """Import an archive of the API, a registry's YAML, or a file of samples; UserError for any other file."""
     path = source.path
     ledger = Ledger(PARTS)
-    archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
+    archive = _Archive(source, ImportedConfig(ledger=ledger))
     if path.is_dir():
         return _of_folder(archive, path)
     source.file()
@@ -139,7 +139,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
             option = source.name if key == "" else key_for(f"{source.name} {key}", archive.tables, "dataset")
             file = stack.enter_context(source.rows(imported, option))
             archive.tables[option] = RecordedCases(
-                imported, file, file, "OpenAI", "openai", None, archive.scores, archive.verdicts
+                imported, file, column="openai", scores=archive.scores, verdicts=archive.verdicts
             )
             _write(archive, archive.tables[option], items)
     if not any(table.file.count for table in archive.tables.values()):

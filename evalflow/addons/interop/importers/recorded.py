@@ -92,11 +92,11 @@ class RecordedCases:
 
     imported: ImportedConfig
     file: DataFile
-    labels: DataFile
-    tool: str
-    column: str
-    counterparts: Counterparts | None
-    scores: RecordedScores
+    tool: str = ""
+    column: str = ""
+    counterparts: Counterparts | None = None
+    labels: DataFile | None = None
+    scores: RecordedScores = field(default_factory=RecordedScores)
     verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
     lower: set[str] = field(default_factory=set[str])
     undirected: set[str] = field(default_factory=set[str])
@@ -123,11 +123,11 @@ class RecordedCases:
         for name, value in scores:
             if not isinstance(name, str):
                 ledger.leave("scores", "score", where, f"its name is {kind(name)}, not text", WRITE_TEXT)
-            elif isinstance(value, PersonsScore):
-                self._label(str(row["id"]), name, value, where)
+            elif isinstance(value, PersonsScore) and self.labels:
+                self._label(self.labels, str(row["id"]), name, value, where)
             else:
                 plain.append((name, value))
-        numbers = self.scores.read(plain, where)
+        numbers = self.scores.read(plain, where, ledger)
         self.file.write(row | ({self.column: numbers} if numbers else {}))
         self.fields |= _fields_in(row)
         self.irregular = self.irregular or is_irregular(row)
@@ -187,7 +187,7 @@ class RecordedCases:
                 return case_id
         raise AssertionError
 
-    def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
+    def _label(self, labels: DataFile, case: str, name: str, label: PersonsScore, where: str) -> None:
         """Write a label in the format of docs/labels.md; its metric is the score's name until all metrics are known."""
         self.ledger.found("labels")
         if not isinstance(label.value, str | int | float) or label.value == "":
@@ -196,7 +196,7 @@ class RecordedCases:
         about = {"by": label.by, "comment": label.comment, "at": label.at}
         texts = {key: value for key, value in about.items() if isinstance(value, str) and value}
         row = {"case_id": case, "metric": name, "value": label.value, **texts}
-        self.labels.write(writable(row, self.ledger, where))
+        labels.write(writable(row, self.ledger, where))
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
@@ -228,7 +228,7 @@ class RecordedCases:
             imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
         elif not self.judged and not any(_shipped(name).asks_judge for name in like):
             imported.unjudged.add(key)
-        if self.labels.count:
+        if self.labels and self.labels.count:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
 
     def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
@@ -326,8 +326,7 @@ def recorded_cases(
     key, path = key or source.name, path or source.path
     imported = imported or ImportedConfig(ledger=Ledger(PARTS))
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
-        scores = RecordedScores(imported.ledger)
-        cases = RecordedCases(imported, rows, labels, tool, column, counterparts, scores, same=source.same)
+        cases = RecordedCases(imported, rows, tool, column, counterparts, labels, same=source.same)
         yield cases
     if source.same:
         if source.same.is_used:

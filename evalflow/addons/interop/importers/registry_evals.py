@@ -17,7 +17,6 @@ from evalflow.addons.interop.importers.ledger import COMMAND, Ledger, Untranslat
 from evalflow.addons.interop.importers.located import LocatedMap
 from evalflow.addons.interop.importers.readers import parsed, text_in, text_of
 from evalflow.addons.interop.importers.recorded import RecordedCases
-from evalflow.addons.interop.importers.scores import RecordedScores
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem, UserError
@@ -221,8 +220,8 @@ def _write(
 ) -> None:
     ledger = imported.ledger
     with source.rows(imported, key) as file:
-        cases = RecordedCases(imported, file, file, "OpenAI", "openai", None, RecordedScores(ledger))
-        for read_row in read_rows(path, cases.imported.ledger.leave_broken):
+        cases = RecordedCases(imported, file)
+        for read_row in read_rows(path, ledger.leave_broken):
             row = Columns(read_row.data, read_row.where)
             cases.take(row, partial(_case, row, check, ledger), ())
     if not file.count:

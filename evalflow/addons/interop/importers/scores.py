@@ -9,7 +9,7 @@ from math import inf, isinf
 
 from evalflow.addons.interop.importers.columns import is_missing
 from evalflow.addons.interop.importers.files import key_for
-from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslated
 from evalflow.records.scores import Direction, passes
 from evalflow.values.cells import number_of
 from evalflow.values.jsonvalues import as_list
@@ -46,15 +46,14 @@ class RecordedScores:
         names: All names of scores.
     """
 
-    ledger: Ledger
     keys: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, None] = field(default_factory=dict[str, None])
 
-    def read(self, scores: Iterable[tuple[str, object]], where: str) -> dict[str, float]:
+    def read(self, scores: Iterable[tuple[str, object]], where: str, ledger: Ledger) -> dict[str, float]:
         """The numbers of one case. Other values are listed."""
         numbers: dict[str, float] = {}
         for name, value in scores:
-            self.ledger.found("scores")
+            ledger.found("scores")
             if len(self.names) < _MANY:
                 self.names.setdefault(name)
             number = score_number(value)
@@ -62,21 +61,21 @@ class RecordedScores:
                 self.keys[name] = key_for(name, [*self.keys.values()], "score")
             key = self.keys.get(name)
             if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER):
-                self.ledger.left("scores", f"score {name}", where, "it has no value")
+                ledger.left("scores", f"score {name}", where, "it has no value")
             elif number is None and is_infinite(value):
-                self.ledger.left("scores", f"score {name}", where, "it is not a finite number")
+                ledger.left("scores", f"score {name}", where, "it is not a finite number")
             elif number is None:
                 is_label = isinstance(value, str)
                 reason = "its value is a label, not a number" if is_label else "its value is not one number"
                 hint = "write one number for it, and import again"
-                self.ledger.left("scores", f"score {name}", where, reason, hint)
+                ledger.left("scores", f"score {name}", where, reason, hint)
             elif key is None:
-                self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
+                ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
             elif key in numbers:
-                self.ledger.left("scores", f"score {name}", where, "the case already has a score of this name")
+                ledger.left("scores", f"score {name}", where, "the case already has a score of this name")
             else:
                 numbers[key] = number
-                self.ledger.took("scores")
+                ledger.took("scores")
         return numbers
 
 
@@ -102,22 +101,8 @@ def is_infinite(value: object) -> bool:
 
 
 _THRESHOLDS = 50  # maximum different ones of one metric
-_PLACES = 3
 _HIGHER: Direction = "higher_is_better"
 _LOWER: Direction = "lower_is_better"
-
-
-@dataclass(slots=True)
-class _Disagreements:
-    """How often a score and its threshold contradict the tool's verdict, assuming a direction."""
-
-    count: int = 0
-    places: list[str] = field(default_factory=list[str])
-
-    def add(self, place: str) -> None:
-        self.count += 1
-        if len(self.places) < _PLACES:
-            self.places.append(place)
 
 
 @dataclass(slots=True)
@@ -133,8 +118,8 @@ class Verdicts:
     thresholds: Counter[float] = field(default_factory=Counter[float])
     passed: tuple[float, float] = (inf, -inf)
     failed: tuple[float, float] = (inf, -inf)
-    wrong: Mapping[Direction, _Disagreements] = field(
-        default_factory=lambda: {_HIGHER: _Disagreements(), _LOWER: _Disagreements()}
+    wrong: Mapping[Direction, Untranslated] = field(
+        default_factory=lambda: {way: Untranslated("thresholds", "score", "") for way in (_HIGHER, _LOWER)}
     )
 
     def add(self, score: float, threshold: float | None, success: bool | None, where: str) -> None:
@@ -205,7 +190,5 @@ class Verdicts:
             what = "the file does not show whether higher or lower is better"
         else:
             what = "it has several thresholds"
-        places = wrong.places if self.judged and wrong.count else [file]
-        more = wrong.count - len(places)
-        where = ", ".join(places) + (f" and {more:,} more" if more > 0 else "")
+        where = wrong.where if self.judged and wrong.count else file
         ledger.leave("thresholds", f"pass or fail of {name}", where, what, hint)

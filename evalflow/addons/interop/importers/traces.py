@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExperiment, ImportSource, dataset_option
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.recorded import is_irregular, writable
+from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.sources import expect_text
 from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
 from evalflow.datasets.sources import MAX_RECORD
@@ -38,16 +38,6 @@ _SPAN = TypeAdapter(Span)
 _GROUPS = ("gen_ai.conversation.id", "session.id")
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredTrace:
-    """A trace: the number of its spans, and the place of the first; no spans if it is too large."""
-
-    id: str
-    count: int
-    where: str
-    spans: list[Span] | None
-
-
 class _TraceStore:
     """A temporary database of spans."""
 
@@ -60,75 +50,63 @@ class _TraceStore:
         self._database.executemany("INSERT INTO span VALUES (?, ?)", rows)
         self._database.execute("CREATE INDEX by_trace ON span (trace)")
 
-    def traces(self) -> Iterator[_StoredTrace]:
-        """The traces in the order in which they begin in the file."""
+    def traces(self) -> Iterator[tuple[int, str, list[Span] | None]]:
+        """The number of each trace's spans, the place of the first, and the spans, or None if it is too large.
+
+        The traces are in the order in which they begin in the file.
+        """
         sizes = "SELECT trace, min(rowid), count(*), sum(length(data)) FROM span GROUP BY trace ORDER BY 2"
         for trace, first, count, size in self._database.execute(sizes):
             [head] = self._database.execute("SELECT data FROM span WHERE rowid = ?", (first,)).fetchone()
             where = _span(head).where
             if count > MANY_SPANS or size > MAX_RECORD:
-                yield _StoredTrace(trace, count, where, None)
+                yield count, where, None
                 continue
             rows = self._database.execute("SELECT data FROM span WHERE trace = ? ORDER BY rowid", (trace,))
-            yield _StoredTrace(trace, count, where, [_span(data) for (data,) in rows])
-
-
-@dataclass(slots=True)
-class _Import:
-    """The state of an import over all traces."""
-
-    imported: ImportedConfig
-    fields: set[str] = field(default_factory=set[str])
-    is_irregular: bool = False
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.imported.ledger
+            yield count, where, [_span(data) for (data,) in rows]
 
 
 def read_traces(source: ImportSource) -> ImportedConfig:
     """Import a file of traces; UserError if it has no traces, is broken, or no trace has a user's message."""
     path = source.file(hint="name a file of OTLP JSON: traces.jsonl")
-    state = _Import(ImportedConfig(ledger=Ledger(PARTS)))
+    imported = ImportedConfig(ledger=Ledger(PARTS))
     with source.database() as database:
         store = _TraceStore(database)
-        store.add(_spans(path, state.ledger))
-        with source.rows(state.imported, source.name, "traces") as file:
-            for stored in store.traces():
-                state.ledger.found("traces")
-                if case := _case_of(state, stored):
-                    file.write(case)
+        store.add(_spans(path, imported.ledger))
+        with source.rows(imported, source.name, "traces") as file:
+            cases = RecordedCases(imported, file)
+            for count, where, spans in store.traces():
+                imported.ledger.found("traces")
+                if case := _case_of(imported.ledger, count, where, spans):
+                    cases.write(case, (), where)
             if not file.count:
                 raise UserError(Problem("no trace has a user's message", shown(path), _CAPTURE))
-    _declare(source, state, shown(path))
-    return state.imported
+    _declare(source, cases, shown(path))
+    return imported
 
 
-def _case_of(state: _Import, stored: _StoredTrace) -> dict[str, object] | None:
-    ledger = state.ledger
-    if stored.spans is None:
-        ledger.left("traces", "trace", stored.where, "it is too large", _TOO_LARGE)
-        ledger.left("spans", "span", stored.where, "its trace is too large", count=stored.count)
+def _case_of(ledger: Ledger, count: int, where: str, spans: list[Span] | None) -> dict[str, object] | None:
+    """The case of a trace; None if it is too large, or nobody asks in it, which is listed."""
+    if spans is None:
+        ledger.left("traces", "trace", where, "it is too large", _TOO_LARGE)
+        ledger.left("spans", "span", where, "its trace is too large", count=count)
         return None
-    distinct = {span.id: span for span in stored.spans}
-    repeated = stored.count - len(distinct)
-    if repeated:
-        ledger.left("spans", "span", stored.where, "it is in the file twice", count=repeated)
+    distinct = {span.id: span for span in spans}
+    if repeated := count - len(distinct):
+        ledger.left("spans", "span", where, "it is in the file twice", count=repeated)
     tree = TraceTree([*distinct.values()])
     trace = read_question(tree)
     if trace is None or trace.asked is None:
-        ledger.left("traces", "trace", stored.where, "no span has a user's message", _CAPTURE)
+        ledger.left("traces", "trace", where, "no span has a user's message", _CAPTURE)
         for span in tree.spans:
             ledger.left("spans", f"span ({tree.kind(span)})", span.where, "its trace has no user's message")
         return None
-    case = writable(_case(trace, trace.asked), ledger, stored.where)
+    case = _case(trace, trace.asked)
     for note in trace.notes:
         if note.reason:
             ledger.leave(note.part, note.what, note.where, note.reason)
         else:
             ledger.take(note.part)
-    state.fields |= set(case)
-    state.is_irregular = state.is_irregular or is_irregular(case)
     for span in tree.spans:
         kind = tree.kind(span)
         if span.id in trace.used:
@@ -192,14 +170,14 @@ def _rows_of(message: SpanMessage) -> Iterator[dict[str, object]]:
         yield {"role": message.role, "content": message.text}
 
 
-def _declare(source: ImportSource, state: _Import, file: str) -> None:
-    imported, name = state.imported, source.name
-    loose = {"allow_irregular": True} if state.is_irregular else {}
+def _declare(source: ImportSource, cases: RecordedCases, file: str) -> None:
+    imported, name = cases.imported, source.name
+    loose = {"allow_irregular": True} if cases.irregular else {}
     imported.datasets[name] = dataset_option(name, f"Traces of {file}.", **loose)
-    metrics = ["relevance", *(["faithfulness"] if "contexts" in state.fields else [])]
-    imported.experiments[name] = ImportedExperiment(name, metrics, "answer" not in state.fields)
+    metrics = ["relevance", *(["faithfulness"] if "contexts" in cases.fields else [])]
+    imported.experiments[name] = ImportedExperiment(name, metrics, "answer" not in cases.fields)
     imported.notes.append("traces have no metrics: choose your own, here they are " + " and ".join(metrics))
-    if "answer" not in state.fields:
+    if "answer" not in cases.fields:
         imported.notes.append("no trace has an answer: the experiment asks a target")
 
 

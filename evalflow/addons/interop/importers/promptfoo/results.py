@@ -21,6 +21,7 @@ from evalflow.addons.interop.importers.files import (
     as_json,
     dataset_option,
     key_for,
+    own_or_number,
     question_of,
     recorded_option,
 )
@@ -61,25 +62,8 @@ class _AnswerColumn:
     key: str
     label: str
     file: DataFile
-    seen: bytearray = field(default_factory=bytearray)
+    numbers: set[int] = field(default_factory=set[int])
     ids: set[str] = field(default_factory=set[str])
-
-    def is_new(self, number: int) -> bool:
-        """Whether this case number is new; numbers are stored as bits."""
-        place, bit = divmod(number, 8)
-        if place >= len(self.seen):
-            self.seen.extend(bytes(place + 1024 - len(self.seen)))
-        first = not self.seen[place] & 1 << bit
-        self.seen[place] |= 1 << bit
-        return first
-
-    def id_of(self, own: object, number: int) -> str:
-        """The test's own id if no other case has it, else the number of the case."""
-        case_id = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
-        while case_id in self.ids:
-            case_id = f"{case_id}#{number + 1}"
-        self.ids.add(case_id)
-        return case_id
 
 
 @dataclass(slots=True)
@@ -151,11 +135,12 @@ def _take(results: _Results, row: Columns) -> None:
     ledger.found("answers")
     column = _column(results, row)
     number = row.get("testIdx")
-    number = number if isinstance(number, int) and 0 <= number < 10**8 else column.file.count
-    if not column.is_new(number):
+    number = number if isinstance(number, int) and number >= 0 else column.file.count
+    if number in column.numbers:
         hint = "import one run at a time; in a run with repeats the case numbers differ"
         ledger.left("answers", f"a second answer of {column.label}", row.where, "the case already has an answer", hint)
         return
+    column.numbers.add(number)
     test, declared = row.child("testCase"), dict(as_map(row.get("vars")))
     try:
         variables = rendered_variables(declared)
@@ -165,7 +150,7 @@ def _take(results: _Results, row: Columns) -> None:
     checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
     raw = as_json(row.child("prompt").get("raw") or "")
     asked = _asked(raw, variables, ledger, row.where)
-    case: dict[str, object] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
+    case: dict[str, object] = {"id": own_or_number(test.case_id("id"), number + 1, column.ids), **asked, **fields}
     answer = _answer(row)
     results.answers += "answer" in answer
     case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}

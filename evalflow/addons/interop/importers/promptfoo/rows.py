@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from evalflow.addons.interop.importers.files import DataFile, ImportedConfig, ImportSource, key_for, question_of
+from evalflow.addons.interop.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    key_for,
+    own_or_number,
+    question_of,
+)
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.addons.interop.importers.nunjucks import render, rendered_variables
 from evalflow.addons.interop.importers.promptfoo.cases import SourceTest
@@ -107,7 +114,7 @@ def write_cases(
             if not mine:
                 _leave(imported, case, item)
                 continue
-            case_id = _id_of(case, ids)
+            case_id = own_or_number(case.test.id, case.number, ids)
             for table in mine:
                 imported.ledger.found(table.part)
                 _write(files[table.key], table, case, case_id, checks)
@@ -157,16 +164,6 @@ def _leave(imported: ImportedConfig, case: _Case, faults: Sequence[Untranslatabl
     what = f"a case of test {case.test.description or case.number}"
     imported.ledger.found("cases")
     imported.ledger.left("cases", what, case.test.where, fault.reason, fault.hint)
-
-
-def _id_of(case: _Case, ids: set[str]) -> str:
-    """The test's own id if no other case has it, else the number of the case."""
-    own = case.test.id
-    case_id = own if own and own not in ids else str(case.number)
-    while case_id in ids:
-        case_id = f"{case_id}#{case.number}"
-    ids.add(case_id)
-    return case_id
 
 
 def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: CheckWriter) -> None:
