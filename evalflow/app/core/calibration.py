@@ -48,7 +48,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
         return None
     notes = [*labels.notes]
     if any(row.people[1] > row.corrected.n for row in rows):
-        notes.append("several people labelled some answers: the mean of their labels counts")
+        notes.append("some answers have several labels: their mean counts")
     if any(row.weighted for row in rows):
         notes.append("labels have weights, so each represents the number of answers for which it was drawn")
     texts = _with_texts(run, rows)

@@ -126,7 +126,7 @@ def test_another_judge_of_the_same_answers_is_measured_with_the_labels_that_exis
     told = f"30 labels of run {first.manifest.run_id}, of equal answers"
     assert calibration(second)["labels"] == told
     said = " ".join(capsys.readouterr().out.split())
-    assert f"30 of 60 answers that they labelled in run {first.manifest.run_id}, of equal answers." in said
+    assert f"30 of 60 answers that are labelled in run {first.manifest.run_id}, of equal answers." in said
     [row], [old] = calibration(second)["rows"], calibration(first)["rows"]
     assert (row["n_labels"], row["uncorrected"]) == (30, "")
     assert row["human_mean"] == old["human_mean"]
