@@ -426,8 +426,11 @@ def _job_overrides() -> tuple[str, ...]:
 
 
 def _swept_keys(overrides: Sequence[str]) -> set[str]:
+    """The keys that a sweep varies, by its command line and by `hydra.sweeper.params` of its files."""
+    params = as_map(as_map(OmegaConf.to_container(HydraConfig.get().sweeper)).get("params"))
+    words = [*overrides, *(f"{key}={value}" for key, value in params.items())]
     with as_user_errors(overrides):
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create().parse_overrides(words)
         return {override.key_or_group for override in parsed if override.is_sweep_override()}
 
 

@@ -32,6 +32,7 @@ from evalflow.report.wording import (
     percent,
     plain_statistic,
     table_of,
+    who_scored,
     without_means_of_figures,
 )
 from evalflow.summary.finding import is_corrected
@@ -86,14 +87,22 @@ def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> 
 def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTable:
     """The table for a page: run, judge with its kind and calibration, and the numbers with intervals."""
     several = varies(found.rows, "target")
-    grades = own_scale_of_runs(found.rows, manifests)
+    grades, by = own_scale_of_runs(found.rows, manifests), _decided_by(found.rows)
     rows: list[Sequence[Cell]] = []
     for place, row in enumerate(found.rows):
         named = (row.run, row.target) if several else row.run
         value, *others = number_cells(row)
-        rows.append((named, _judge(row, manifests), value, *grades[place : place + 1], *others))
-    own = [SCALE] if grades else []
-    return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), NUMBERS[0], *own, *NUMBERS[1:]], rows)
+        own = (*grades[place : place + 1], *by[place : place + 1])
+        rows.append((named, _judge(row, manifests), value, *own, *others))
+    columns = [*([SCALE] if grades else []), *([PageColumn("By")] if by else [])]
+    return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), NUMBERS[0], *columns, *NUMBERS[1:]], rows)
+
+
+def _decided_by(rows: Sequence[SummaryRow]) -> list[str]:
+    """For each row `labels` if these correct its value, else `judge` or `metric`; empty if they correct none."""
+    if not any(is_corrected(row, "value") for row in rows):
+        return []
+    return ["labels" if is_corrected(row, "value") else f"{who_scored(row.judge)} alone" for row in rows]
 
 
 def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
@@ -114,7 +123,7 @@ def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
         seen: dict[str, int] = {}
         for row in table.rows:
             place = seen[row.run] = seen.get(row.run, -1) + 1
-            ends = interval(row.ci_low, row.ci_high)
+            ends = interval(row.ci_low, row.ci_high) + (", by labels" if is_corrected(row, "value") else "")
             cells.setdefault((row.run, place), {})[table.title] = (number(row.value), ends)
     filled = sum(len(own) for own in cells.values())
     if len(tables) < 2 or len(cells) < 2 or filled < _FILLED * len(cells) * len(tables):
@@ -142,15 +151,17 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
     judges = [", ".join(_judge(row, manifests)) for row in found.rows]
     is_one = len(set(judges)) == 1
     columns: dict[str, ColumnKind] = {"run": "name"} if is_one else {"run": "name", "judge": "name"}
-    grades = own_scale_of_runs(found.rows, manifests)
-    heads = ("score", *([HEAD] if grades else []), "95 % interval", "scored", "pass")
-    columns |= dict.fromkeys(heads, "number")
+    grades, by = own_scale_of_runs(found.rows, manifests), _decided_by(found.rows)
+    mixed = by if len(set(by)) > 1 else []
+    columns |= {"score": "number", **({HEAD: "number"} if grades else {}), **({"by": "word"} if mixed else {})}
+    columns |= dict.fromkeys(("95 % interval", "scored", "pass"), "number")
     lines = [
         [
             folded(row.run, _RUN_WIDTH),
             *([] if is_one else [folded(judge, _JUDGE_WIDTH)]),
             number(row.value),
             *grades[place : place + 1],
+            *mixed[place : place + 1],
             interval(row.ci_low, row.ci_high),
             f"{row.n_scored:,}",
             percent(row.pass_rate),
@@ -158,7 +169,7 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
         for place, (row, judge) in enumerate(zip(found.rows, judges, strict=True))
     ]
     about = f"judge {judges[0]}" if is_one and found.rows[0].judge else ""
-    corrected = "corrected by labels" if any(is_corrected(row, "value") for row in found.rows) else ""
+    corrected = "corrected by labels" if by and not mixed else ""
     console.print(literal(joined(found.title, about, corrected), style="bold"), soft_wrap=True)
     console.print(table_of(columns, lines[:_MOST]))
     if len(lines) > _MOST:

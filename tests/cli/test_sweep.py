@@ -145,3 +145,25 @@ def test_one_bad_option_of_a_sweep_stops_it_before_it_starts(program: Program) -
     done = program("-m", "dataset=rag", "metric=exact_match", "target=recorded,nope")
     assert done.returncode == 2
     assert "nope" in done.stderr
+
+
+def test_a_sweep_that_a_file_declares_names_its_runs_and_says_whose_numbers_they_are(program: Program) -> None:
+    """Only the recorded answers have labels, so the two numbers are not of one kind."""
+    (program.folder / "conf" / "experiment").mkdir(parents=True)
+    (program.folder / "conf" / "experiment" / "columns.yaml").write_text(
+        "# @package _global_\n"
+        "defaults: [{override /dataset: rag}, {override /metric: faithfulness}]\n"
+        "hydra: {sweeper: {params: {dataset.rag.fields.answer: 'llm_answer,ideal_answer'}}}\n"
+        "limit: 16\n",
+        encoding="utf-8",
+    )
+    done = program("-m", "experiment=columns", COLUMNS="120")
+    assert done.returncode == 0, done.stderr
+    names = [f"{n}_dataset.rag.fields.answer={column}" for n, column in enumerate(("llm_answer", "ideal_answer"))]
+    assert program.manifest["jobs"] == names
+    table = done.stdout[done.stdout.index("faithfulness · judge") : done.stdout.index("leaderboard:")]
+    assert "corrected by labels" not in table
+    assert re.search(r"0_dataset.+ labels ", table)
+    assert re.search(r"1_dataset.+ judge alone ", table)
+    assert "by the judge alone: labels of 16 cases correct nothing" in " ".join(done.stdout.split())
+    assert "judge alone</td>" in (program.latest / "report.html").read_text(encoding="utf-8")
