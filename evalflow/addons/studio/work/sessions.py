@@ -235,7 +235,8 @@ def end_own_session(space: Workspace, session: int) -> None:
 
 @requires("account")
 def list_tokens(space: Workspace) -> list[Token]:
-    """The tokens of the project, the newest first: your own, or all for an admin."""
+    """The tokens of the project, the newest first: your own, or all for an admin; ForbiddenError for a token."""
+    expect_no_token(space)
     rows = space.read(people.tokens_of, space.project_id, _whose(space))
     return [from_row(Token, row, user=row["user_name"]) for row in rows]
 
@@ -269,9 +270,10 @@ def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[
     return Token(made, title, actor.name, role, now(), None, expires_at), key
 
 
-@requires("account")
+@requires("account", confirmed=True)
 def revoke_token(space: Workspace, token: int) -> None:
-    """Revoke a token of the project: your own, or anyone's for an admin."""
+    """Revoke a token of the project: your own, or anyone's for an admin; ForbiddenError for a token."""
+    expect_no_token(space)
     with space.changing("revoke", "token", str(token)) as connection:
         if not people.delete_token(connection, space.project_id, token, _whose(space)):
             raise not_found("token", str(token), [])

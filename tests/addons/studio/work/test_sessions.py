@@ -199,11 +199,13 @@ def test_what_ended_or_changed_is_found_for_all_at_once(space: Workspace) -> Non
 def test_a_token_manages_no_account(space: Workspace) -> None:
     add_member(space, "ann", "admin")
     own, _ = signed_in(space, "ann")
-    _, secret = sessions.create_token(own, "nightly", "admin", 1)
+    token, secret = sessions.create_token(own, "nightly", "admin", 1)
     program = replace(space, identify=sessions.identity_of(space, "token", secret, ""))
     (session,) = sessions.own_sessions(own)
     for work in (
         lambda: sessions.create_token(program, "another", "viewer", 1),
+        lambda: sessions.list_tokens(program),
+        lambda: sessions.revoke_token(program, token.id),
         lambda: passkeys.own_passkeys(program),
         lambda: sessions.own_sessions(program),
         lambda: sessions.end_own_session(program, session.id),
@@ -252,6 +254,7 @@ def test_a_stolen_session_cannot_do_what_asks_for_the_person_again(space: Worksp
     draft = ConnectionDraft("https://api.openai.com/v1")
     for work in (
         lambda: sessions.create_token(own, "nightly", "viewer", 1),
+        lambda: sessions.revoke_token(own, 1),
         lambda: people.add_user(own, "ben"),
         lambda: people.sign_in_link(own, "ann"),
         lambda: people.update_user(own, "ann", 1, is_owner=True),

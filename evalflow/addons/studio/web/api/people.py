@@ -143,7 +143,7 @@ def remove_session(space: Space, session: Id) -> None:
 
 @router.get("/tokens")
 def read_tokens(space: Space, paging: Paging) -> Page[sessions.Token]:
-    """The tokens of the project, the newest first: your own, or all for an admin."""
+    """The tokens of the project, the newest first: your own, or all for an admin; not with a token."""
     return paging.of(sessions.list_tokens(space), lambda one: (-one.id,))
 
 
@@ -156,5 +156,5 @@ def post_token(space: Space, new: NewToken) -> MadeToken:
 
 @router.delete("/tokens/{token}", status_code=204)
 def remove_token(space: Space, token: Id) -> None:
-    """Revoke a token: your own, or anyone's for an admin."""
+    """Revoke a token: your own, or anyone's for an admin; not with a token."""
     sessions.revoke_token(space, token)
