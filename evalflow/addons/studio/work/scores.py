@@ -16,7 +16,7 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
 from evalflow.addons.studio.work.space import Page, Workspace, not_found, place_of
 from evalflow.app.core.labels import people_of_run
-from evalflow.app.core.rederive import metrics_in
+from evalflow.app.core.rederive import MetricInRun, metrics_in
 from evalflow.app.core.saved import open_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
@@ -248,17 +248,29 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
     With a threshold, it counts how many scores of each bin pass. None if nothing was scored.
     """
+    return distributions(space, run_id, {metric: threshold}).get(metric)
+
+
+@requires("read")
+def distributions(space: Workspace, run_id: str, thresholds: Mapping[str, float | None]) -> dict[str, Distribution]:
+    """The distributions of several metrics, as `distribution` gives each, by name; `thresholds` names them."""
     row = run_row(space, run_id)
-    own = metrics_in(row.facts).get(metric)
+    known = metrics_in(row.facts)
     with space.database.reading() as connection:
         scores = RunScores(connection, row.id)
-        span = scores.span(metric)
-        if span is None:
-            return None
-        low, high = (0.0, 1.0) if own and own.bounded else span
-        edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
-        higher = own is None or own.higher_is_better
-        found = scores.histogram(metric, edges, threshold, higher=higher)
+        found = {name: _distribution(scores, name, known.get(name), limit) for name, limit in thresholds.items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _distribution(
+    scores: RunScores, metric: str, own: MetricInRun | None, threshold: float | None
+) -> Distribution | None:
+    span = scores.span(metric)
+    if span is None:
+        return None
+    low, high = (0.0, 1.0) if own and own.bounded else span
+    edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
+    found = scores.histogram(metric, edges, threshold, higher=own is None or own.higher_is_better)
     counts, passed = ([pair[i] for pair in found] for i in (0, 1))
     return Distribution(metric, edges, counts, None if threshold is None else passed)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import ACTIVE, ON_SAMPLES, is_on_samples, name_of, state_of, when
@@ -161,15 +162,19 @@ def _line(points: Sequence[HistoryPoint]) -> None:
     def right(i: int) -> str:
         return across((i + 0.5) / len(points))
 
+    drawn: list[Markup] = []
+    for i, point in enumerate(points):
+        here = {"x1": right(i), "x2": right(i)}
+        if i and not point.breaks:
+            before = {"x1": right(i - 1), "y1": down(points[i - 1].value)}
+            drawn.append(shape("line", "link", **{**here, **before}, y2=down(point.value)))
+        if point.low is not None and point.high is not None:
+            drawn.append(shape("line", "interval", **here, y1=down(point.low), y2=down(point.high)))
+        dot = "dot failed" if point.gate_failed else "dot"
+        drawn.append(shape("circle", dot, cx=right(i), cy=down(point.value), r=3.5))
     first, last = points[0].value, points[-1].value
-    with picture(f"{len(points)} runs, from {number(first, 2)} to {number(last, 2)}", "spark") as drawn:
-        drawn.props(f"height={_HIGH}")
-        for i, point in enumerate(points):
-            if i and not point.breaks:
-                shape("line", "link", x1=right(i - 1), x2=right(i), y1=down(points[i - 1].value), y2=down(point.value))
-            if point.low is not None and point.high is not None:
-                shape("line", "interval", x1=right(i), x2=right(i), y1=down(point.low), y2=down(point.high))
-            shape("circle", "dot failed" if point.gate_failed else "dot", cx=right(i), cy=down(point.value), r=3.5)
+    about = f"{len(points)} runs, from {number(first, 2)} to {number(last, 2)}"
+    picture(about, "spark", drawn, height=_HIGH)
 
 
 def _weak(workspace: Workspace, headline: bot_home.Headline) -> None:

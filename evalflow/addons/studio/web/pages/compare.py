@@ -437,15 +437,14 @@ def _about(row: ComparisonRow, several: bool) -> str:
 
 def _interval(row: ComparisonRow, span: float) -> None:
     found = row.found
-    with picture(
-        f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "difference"
-    ):
-        shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
-        if found.low is not None and found.high is not None:
-            ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
-            shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends)
-        if found.difference is not None:
-            shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5)
+    drawn = [shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)]
+    if found.low is not None and found.high is not None:
+        ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
+        drawn.append(shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends))
+    if found.difference is not None:
+        drawn.append(shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5))
+    about = f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}"
+    picture(about, "difference", drawn)
 
 
 def _across(value: float, span: float) -> float:

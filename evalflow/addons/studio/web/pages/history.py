@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.runs import when
@@ -20,7 +21,9 @@ from evalflow.addons.studio.web.ui.parts import (
     caption,
     cell,
     empty,
+    filled,
     interval,
+    markup,
     message,
     section,
     shape,
@@ -232,23 +235,7 @@ def chart(
     runs = columns or [point.run_id for point in points]
     places = [runs.index(point.run_id) for point in points]
     with ui.element("figure").classes("card chart"):
-        with ui.element("div").classes("drawing"):
-            with shape("svg", "axis", width=44, height=_HIGH, aria_hidden="true"):
-                for mark in scale.marks:
-                    caption(f"{mark:g}", x=36, y=scale.down(mark) + 4, text_anchor="end")
-            with shape("svg", "plot", height=_HIGH, role="group", aria_label=_in_words(points)):
-                for mark in scale.marks:
-                    shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark))
-                for i, point in zip(places, points, strict=True):
-                    limits = [("gate", gate.condition.limit) for gate in point.gates]
-                    if is_limited and point.threshold is not None:
-                        limits.append(("threshold", point.threshold))
-                    for kind, limit in limits:
-                        ends = {"x1": across(i / len(runs)), "x2": across((i + 1) / len(runs))}
-                        shape("line", kind, y1=scale.down(limit), y2=scale.down(limit), **ends)
-                _links(points, places, len(runs), scale)
-                for i, point in zip(places, points, strict=True):
-                    _point(point, _across(i, len(runs)), scale)
+        filled("div", _axis(scale), _plot(points, places, len(runs), scale, is_limited=is_limited), classes="drawing")
         with ui.element("div").classes("ends small muted"):
             for point in points[:1] if len(points) == 1 else (points[0], points[-1]):
                 text(when(point.at), "span")
@@ -256,33 +243,53 @@ def chart(
             _legend(points, points if is_limited else [])
 
 
-def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
+def _axis(scale: _ValueScale) -> Markup:
+    marks = [caption(f"{mark:g}", x=36, y=scale.down(mark) + 4, text_anchor="end") for mark in scale.marks]
+    return shape("svg", "axis", *marks, width=44, height=_HIGH, aria_hidden="true")
+
+
+def _plot(
+    points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale, *, is_limited: bool
+) -> Markup:
+    drawn = [shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark)) for mark in scale.marks]
+    for i, point in zip(places, points, strict=True):
+        limits = [("gate", gate.condition.limit) for gate in point.gates]
+        if is_limited and point.threshold is not None:
+            limits.append(("threshold", point.threshold))
+        for kind, limit in limits:
+            ends = {"x1": across(i / count), "x2": across((i + 1) / count)}
+            drawn.append(shape("line", kind, y1=scale.down(limit), y2=scale.down(limit), **ends))
+    drawn += _links(points, places, count, scale)
+    drawn += [_point(point, _across(i, count), scale) for i, point in zip(places, points, strict=True)]
+    return shape("svg", "plot", *drawn, height=_HIGH, role="group", aria_label=_in_words(points))
+
+
+def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> Iterator[Markup]:
     """A line to the next point, or a break if the two runs cannot be compared."""
     for (i, one), (j, other) in pairwise(zip(places, points, strict=True)):
         if other.breaks:
             middle = across(j / count)
-            shape("line", "break", x1=middle, x2=middle, y1=_TOP - 8, y2=_BOTTOM)
+            yield shape("line", "break", x1=middle, x2=middle, y1=_TOP - 8, y2=_BOTTOM)
             if count <= _CROWDED:
-                caption(f"other {other.breaks[0].kind}", "break", x=middle, y=_TOP - 14, text_anchor="middle")
+                yield caption(f"other {other.breaks[0].kind}", "break", x=middle, y=_TOP - 14, text_anchor="middle")
             continue
         ends = {"x1": _across(i, count), "x2": _across(j, count)}
-        shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
+        yield shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
 
 
-def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
+def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> Markup:
     """A dot with its interval, linked to the run; a diamond if a gate failed."""
     assert point.value is not None
-    y, failed = scale.down(point.value), point.gate_failed
-    around = shape("svg", "point failed" if failed else "point", x=x, overflow="visible")
-    with around, shape("a", href=f"{root_path()}/runs/{point.run_id}", aria_label=_point_in_words(point)):
-        text(_point_in_words(point), "title")
-        shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)
-        if point.low is not None and point.high is not None:
-            shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high))
-        if failed:
-            shape("path", "dot", d=f"M0 {y - 7.5} L7.5 {y} L0 {y + 7.5} L-7.5 {y} Z")
-        else:
-            shape("circle", "dot", cx=0, cy=y, r=5.5)
+    y, about = scale.down(point.value), _point_in_words(point)
+    drawn = [markup("title", about), shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)]
+    if point.low is not None and point.high is not None:
+        drawn.append(shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high)))
+    if point.gate_failed:
+        drawn.append(shape("path", "dot", d=f"M0 {y - 7.5} L7.5 {y} L0 {y + 7.5} L-7.5 {y} Z"))
+    else:
+        drawn.append(shape("circle", "dot", cx=0, cy=y, r=5.5))
+    link = shape("a", "", *drawn, href=f"{root_path()}/runs/{point.run_id}", aria_label=about)
+    return shape("svg", "point failed" if point.gate_failed else "point", link, x=x, overflow="visible")
 
 
 def _legend(points: Sequence[HistoryPoint], limited: Sequence[HistoryPoint]) -> None:

@@ -15,7 +15,7 @@ from evalflow.addons.studio.web.pages.case_choice import choice_in_words, left_o
 from evalflow.addons.studio.web.pages.results import Found, ResultTable, find
 from evalflow.addons.studio.web.pages.results_filter import ResultQuery
 from evalflow.addons.studio.web.pages.run_actions import run_actions
-from evalflow.addons.studio.web.pages.run_metrics import MetricCard, TagTable, overview
+from evalflow.addons.studio.web.pages.run_metrics import MetricCard, TagTable, load_cards, overview
 from evalflow.addons.studio.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.addons.studio.web.ui.budget import run_budget
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
@@ -344,7 +344,7 @@ class Results:
     """
 
     def __init__(self, workspace: Workspace, run: runs.Run, query: ResultQuery, tags: TagCounts) -> None:
-        self._workspace, self._run = workspace, run.run_id
+        self._workspace, self._run = workspace, run
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
         self._tags: TagTable | None = None
@@ -362,7 +362,7 @@ class Results:
 
     def show(self, run: runs.Run, tags: TagCounts) -> None:
         """Show the run's new state; `fill` reads the scores."""
-        is_active = run.state in ACTIVE
+        self._run, is_active = run, run.state in ACTIVE
         self._heading.set_text("Results so far" if is_active else "Results")
         self._each.set_visibility(bool(is_active or run.facts or run.progress.done))
         self.table.follow(run, tags)
@@ -386,10 +386,9 @@ class Results:
         """Read the scores, those of the table first."""
         await loading
         await self.table.open_case()
-        for card in self._cards:
-            await card.load()
+        await load_cards(self._workspace, self._run, self._cards)
         if self._cards and may("edit"):
-            changeable = await to_thread.run_sync(changeable_metrics, self._workspace, self._run)
+            changeable = await to_thread.run_sync(changeable_metrics, self._workspace, self._run.run_id)
             for card in self._cards:
                 card.offer_change(changeable)
         if self._tags is not None:

@@ -26,7 +26,7 @@ from evalflow.addons.studio.web.ui.parts import (
 from evalflow.addons.studio.web.ui.visitor import root_path
 from evalflow.addons.studio.work.reruns import ChangeableMetric
 from evalflow.addons.studio.work.runs import Run
-from evalflow.addons.studio.work.scores import Distribution, distribution, summary
+from evalflow.addons.studio.work.scores import Distribution, PassRate, distribution, distributions, pass_rates, summary
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.rederive import MetricInRun
 from evalflow.records import CASES
@@ -150,22 +150,22 @@ class MetricCard:
         on_pick: Callable[..., Awaitable[None]],
     ) -> None:
         self._workspace, self._run, self._metric = workspace, run, metric
-        self._name = metric.name
+        self.name = metric.name
         self._on_threshold, self._on_pick = on_threshold, on_pick
         self._at = metric.threshold
-        rows = [row for row in without_means_of_figures(run.summary) if row.metric == self._name]
+        rows = [row for row in without_means_of_figures(run.summary) if row.metric == self.name]
         with ui.element("div").classes("card metric") as card:
-            card.props["id"] = anchor(self._name)
+            card.props["id"] = anchor(self.name)
             told = filled("div", *self._about(rows), self._counts(rows), classes="told")
-            told.on("click", lambda event: self._on_pick(metric=self._name, status=event.args), js_handler=_PICKS)
+            told.on("click", lambda event: self._on_pick(metric=self.name, status=event.args), js_handler=_PICKS)
             self._bars = ui.element("div").classes("spread")
             self._edges = ui.element("div").classes("edges muted small")
             self._threshold = ui.element("div").classes("threshold")
             self._changing = ui.element("div").classes("changing")
 
     def _about(self, rows: Sequence[SummaryRow]) -> list[Markup]:
-        metric, name = self._metric, metric_title(self._run, self._name)
-        link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
+        metric, name = self._metric, metric_title(self._run, self.name)
+        link = {"href": f"{root_path()}{history_path(self._run, self.name)}", "aria-label": f"{name} from run to run"}
         over_time = markup("a", "Over time", cls="nicegui-link small", **link)
         shown = [markup("div", markup("h3", name, dir="auto"), over_time, cls="actions named")]
         if about := metric.description:
@@ -188,15 +188,14 @@ class MetricCard:
         shown.append(markup("div", *reading, cls="actions"))
         if said := of_labels(row):
             shown.append(markup("div", said, cls="small muted"))
-        if where := labelled_in(self._run.facts.get("followed", ()), row.dataset, self._name):
+        if where := labelled_in(self._run.facts.get("followed", ()), row.dataset, self.name):
             shown.append(markup("div", f"Labelled {where}.", cls="small muted"))
         if self._metric.bounded and row.value is not None:
             shown.append(_mark(row, row.value))
         return markup("div", *shown, cls="overall-of")
 
-    async def load(self) -> None:
-        """Draw the distribution and set up the threshold."""
-        scores = await self._distribution(self._metric.threshold)
+    async def load(self, scores: Distribution | None, rate: PassRate | None) -> None:
+        """Draw the distribution and set up the threshold; `rate` is the share that passes it, None without one."""
         if scores is None:
             with self._bars:
                 text("Nothing was scored.", "p", "muted small")
@@ -207,11 +206,11 @@ class MetricCard:
             text(number(scores.edges[-1], 2), "span")
         with self._threshold:
             bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
-        await bar.load()
+        await bar.load(rate)
 
     def offer_change(self, changeable: Mapping[str, ChangeableMetric]) -> None:
         """Offer to change the metric, if it can be; `changeable`: those of the run that can, by name."""
-        found = changeable.get(self._name)
+        found = changeable.get(self.name)
         if found is not None:
             metrics, query = f"/bots/{quote(found.bot, safe='')}/metrics", {"run": self._run.run_id}
             own = address(f"{metrics}/{found.name}", query)
@@ -225,13 +224,10 @@ class MetricCard:
         for state in _STATES:
             n = sum(row.states[state] for row in cells.values())
             label = f"{n:,} {state}"
-            does = {"data-picks": state, "aria-label": f"{label}: show these scores of {self._name}"}
+            does = {"data-picks": state, "aria-label": f"{label}: show these scores of {self.name}"}
             about = markup("span", label)
             buttons.append(markup("button", about, cls=f"count {state if n else 'nothing'}", type="button", **does))
         return markup("div", *buttons, cls="counts")
-
-    async def _distribution(self, threshold: float | None) -> Distribution | None:
-        return await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self._name, threshold)
 
     def _draw(self, scores: Distribution) -> None:
         self._bars.props["innerHTML"] = str(bars(scores))
@@ -239,11 +235,23 @@ class MetricCard:
     async def _slid(self, value: float, is_at_rest: bool) -> None:
         """Colour the bars at once, and the list of scores when the slider rests."""
         self._at = value
-        scores = await self._distribution(value)
+        scores = await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self.name, value)
         if scores is not None and value == self._at:  # otherwise the slider has moved again
             self._draw(scores)
         if is_at_rest:
-            await self._on_threshold(self._name, None if value == self._metric.threshold else value)
+            await self._on_threshold(self.name, None if value == self._metric.threshold else value)
+
+
+async def load_cards(workspace: Workspace, run: Run, cards: Sequence[MetricCard]) -> None:
+    """Read the scores of all cards at once, and fill the cards."""
+
+    def read() -> tuple[dict[str, Distribution], dict[str, PassRate]]:
+        shown = distributions(workspace, run.run_id, {name: metric.threshold for name, metric in run.metrics.items()})
+        return shown, {rate.metric: rate for rate in pass_rates(workspace, run.run_id)}
+
+    shown, rates = await to_thread.run_sync(read)
+    for card in cards:
+        await card.load(shown.get(card.name), rates.get(card.name))
 
 
 def _mark(row: SummaryRow, value: float) -> Markup:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -17,7 +17,7 @@ from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work.metrics import MetricDefinition
 from evalflow.addons.studio.work.run_files import carry_threshold, keep_threshold, passing, restore_threshold
 from evalflow.addons.studio.work.runs import Run
-from evalflow.addons.studio.work.scores import Distribution, pass_rates
+from evalflow.addons.studio.work.scores import Distribution, PassRate, pass_rates
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.rederive import MetricInRun
 from evalflow.report.wording import method, number, percent
@@ -72,10 +72,9 @@ class RateCurve:
         few = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
         about = f"Share that passes by threshold, with its 95 % interval: {'; '.join(few)}"
         with ui.element("div").classes("passing"):
-            with picture(about, "curve") as drawn:
-                drawn.props(f'viewBox="0 0 {_WIDE:g} {_HIGH:g}" preserveAspectRatio="none"')
-                for _, own in groupby(rates, lambda one: (one.dataset, one.target)):
-                    self._draw(list(own))
+            series = (list(own) for _, own in groupby(rates, lambda one: (one.dataset, one.target)))
+            box = {"viewBox": f"0 0 {_WIDE:g} {_HIGH:g}", "preserveAspectRatio": "none"}
+            picture(about, "curve", chain.from_iterable(map(self._drawn, series)), **box)
             self._marker = ui.element("i").classes("at").props("aria-hidden=true")
             for share, place in ((1, "top"), (0, "bottom")):
                 text(percent(share), "span", f"muted {place}").props("aria-hidden=true")
@@ -86,13 +85,13 @@ class RateCurve:
         if threshold is not None:
             self._marker.style(f"left: {100 * self._x(threshold) / _WIDE:.2f}%")
 
-    def _draw(self, rates: Sequence[Passing]) -> None:
+    def _drawn(self, rates: Sequence[Passing]) -> Iterator[Markup]:
         banded = [one for one in rates if one.low is not None and one.high is not None]
         if banded:
             upper = self._steps([(one.threshold, one.high or 0.0) for one in banded])
             lower = self._steps([(one.threshold, one.low or 0.0) for one in banded])
-            shape("polygon", "band", points=" ".join([*upper, *reversed(lower)]))
-        shape("polyline", "rate", points=" ".join(self._steps([(one.threshold, one.rate) for one in rates])))
+            yield shape("polygon", "band", points=" ".join([*upper, *reversed(lower)]))
+        yield shape("polyline", "rate", points=" ".join(self._steps([(one.threshold, one.rate) for one in rates])))
 
     def _steps(self, values: Sequence[tuple[float, float]]) -> list[str]:
         """Points of a line with steps, since a pass rate changes only at a score."""
@@ -144,14 +143,20 @@ class ThresholdBar:
         self._keeping = ui.element("div").classes("actions keeping")
         self._offer(self._own)
 
-    async def load(self) -> None:
-        """Show the pass rate, and draw it by threshold."""
-        await self._show_rate(self._own, self._latest.begin())
+    async def load(self, rate: PassRate | None) -> None:
+        """Show the share that passes the run's threshold, and draw it by threshold."""
+        is_latest = self._latest.begin()
+        self._show(self._own, rate)
         marks = [self._low + (self._high - self._low) * i / (MARKS - 1) for i in range(MARKS)]
-        rates = await to_thread.run_sync(passing, self._workspace, self._run.run_id, self._name, marks)
-        if rates:
+        own = [] if self._own is None else [self._own]
+        every = await to_thread.run_sync(passing, self._workspace, self._run.run_id, self._name, [*own, *marks])
+        step = len(own) + MARKS  # of each dataset and target
+        if is_latest():
+            self._show(self._own, rate, every[::step] if own else [])
+        if every:
             with self._line:
-                self._curve = RateCurve(rates, self._low, self._high)
+                curve = [one for at, one in enumerate(every) if at % step >= len(own)]
+                self._curve = RateCurve(curve, self._low, self._high)
             self._curve.mark(self._own)
 
     def _slider(self) -> None:
@@ -176,20 +181,24 @@ class ThresholdBar:
         if is_latest():
             await self._on_slide(value, True)
 
-    async def _show_rate(self, threshold: float | None, is_latest: Callable[[], bool]) -> None:
+    async def _show_rate(self, threshold: float, is_latest: Callable[[], bool]) -> None:
         """Show the share that passes, and then its interval, which takes longer."""
-        if threshold is None:
-            self._rate.set_text("No threshold is set. Move the slider to see what share would pass.")
-            return
         space, run, name = self._workspace, self._run.run_id, self._name
         rates = await to_thread.run_sync(lambda: pass_rates(space, run, {name: threshold}, name))
         if not is_latest() or not rates:
             return
-        count = f"{percent(rates[0].rate)} pass ({rates[0].passed:,} of {rates[0].n:,})"
-        self._rate.set_text(f"{count}{self._preview_note(threshold)}")
+        self._show(threshold, rates[0])
         found = await to_thread.run_sync(passing, space, run, name, [threshold])
-        if is_latest() and found:
-            self._rate.set_text(f"{count}; {_intervals(found)}{self._preview_note(threshold)}")
+        if is_latest():
+            self._show(threshold, rates[0], found)
+
+    def _show(self, threshold: float | None, rate: PassRate | None, found: Sequence[Passing] = ()) -> None:
+        if threshold is None:
+            self._rate.set_text("No threshold is set. Move the slider to see what share would pass.")
+        elif rate is not None:
+            count = f"{percent(rate.rate)} pass ({rate.passed:,} of {rate.n:,})"
+            intervals = f"; {_intervals(found)}" if found else ""
+            self._rate.set_text(f"{count}{intervals}{self._preview_note(threshold)}")
 
     def _preview_note(self, threshold: float) -> str:
         if threshold == self._own:

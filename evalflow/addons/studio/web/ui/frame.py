@@ -1,4 +1,4 @@
-"""The frame around every page: navigation, heading, and the pages shown for a wrong address or an error."""
+"""The frame around every page: rail, heading, and the pages shown for a wrong address or an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Concatenate, Literal, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from anyio import to_thread
 from nicegui import Client, app, ui
@@ -19,52 +19,15 @@ from starlette.responses import RedirectResponse, Response
 from evalflow.addons.studio.web.ui.dialogs import UNDO, offer_undo
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.parts import empty, in_sentences, run_as_typed, text
-from evalflow.addons.studio.web.ui.visitor import may, meet, name_here, root_path, visitor, workspace_of
+from evalflow.addons.studio.web.ui.rail import Place, first_page, rail, tabs
+from evalflow.addons.studio.web.ui.visitor import may, meet, name_here, root_path, workspace_of
 from evalflow.addons.studio.work.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 
 log = logging.getLogger("evalflow")
-Place = Literal[
-    "",
-    "Bots",
-    "Metrics",
-    "Judges",
-    "Test cases",
-    "Checks",
-    "Tags",
-    "Runs",
-    "Compare",
-    "History",
-    "Reviews",
-    "Tasks",
-    "Projects",
-    "Users",
-    "Connections",
-    "Audit",
-    "Account",
-]
-_PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
-    ("smart_toy", "read", (("Bots", "/"),)),
-    ("checklist", "read", (("Test cases", "/datasets"), ("Checks", "/checks"), ("Tags", "/tags"))),
-    ("rule", "read", (("Metrics", "/library"), ("Judges", "/judges"))),
-    ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
-    ("rate_review", "label", (("Reviews", "/reviews"),)),
-    ("task_alt", "read", (("Tasks", "/tasks"),)),
-)
-"""Entries of the navigation: icon, required right, and pages.
-
-The entry leads to the first page; the others are tabs.
-"""
-_OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
-    ("Users", "/users", "own"),
-    ("Connections", "/connections", "edit"),
-    ("Audit", "/audit", "admin"),
-)
-"""Entries of the server menu, each with the right that its page needs."""
 _LONG = 50
 """Headings from this number of characters on are smaller."""
-_COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
 
 
 @contextmanager
@@ -75,10 +38,10 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
     for the page's main actions.
     """
     ui.page_title(f"{title} · evalflow")
-    _rail(place)
+    rail(place)
     with ui.element("div").classes("page") as main:  # within the landmark `main` that NiceGUI builds
         if not trail:
-            _tabs(place)
+            tabs(place)
         with ui.element("div").classes("heading"):
             with ui.element("div"):
                 for name, path in trail:
@@ -96,96 +59,6 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
     deleted = request.query_params.get(UNDO, "")
     if deleted.isdecimal() and len(deleted) < 10 and may("edit"):
         offer_undo(workspace_of(request), int(deleted))
-
-
-def _rail(place: Place) -> None:
-    with ui.context.client.layout, ui.element("header").classes("rail") as rail:
-        ui.link("evalflow", _first_page()).classes("brand")
-        is_shared = visitor().has_account or len(visitor().projects) > 1
-        if is_shared:
-            _project_menu(place)
-        if any(may(right) for _, right, _ in _PLACES):
-            with ui.element("nav").classes("places").props('aria-label="Places"'):
-                for icon, right, pages in _PLACES:
-                    name, path = pages[0]
-                    if may(right):
-                        is_here = any(place == page for page, _ in pages)
-                        with _entry(name, path, name if is_here else "").classes("place"):
-                            ui.icon(icon).props("aria-hidden=true")
-                            ui.label(name)
-        if is_shared:
-            _server_menu(place)
-        _colours()
-    rail.move(target_index=0)
-
-
-def _first_page() -> str:
-    """The visitor's start page; for people who may only label, the list of reviews."""
-    return "/" if may("read") else "/reviews" if may("label") else "/projects"
-
-
-def _tabs(place: Place) -> None:
-    pages = next((pages for _, _, pages in _PLACES if any(place == name for name, _ in pages)), ())
-    if len(pages) > 1:
-        with ui.element("nav").classes("tabs").props(f'aria-label="{pages[0][0]}"'):
-            for name, path in pages:
-                _entry(name, path, place, name)
-
-
-def _entry(name: str, path: str, place: Place, label: str = "") -> ui.link:
-    return ui.link(label, path).props('aria-current="page"' if name == place else "")
-
-
-def _project_menu(place: Place) -> None:
-    here, known = visitor().project, visitor().projects
-    with _menu("Project", next((project.title for project in known if project.name == here), "none"), "folder"):
-        for project in known:
-            # Not a link of NiceGUI, which would add the prefix of the present project.
-            with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
-                text(project.title, "span")
-            if project.name == here:
-                anchor.props('aria-current="true"')
-        if here and may("admin"):
-            _entry("", f"/projects/{here}", place, "Invite somebody").classes("apart")
-        _entry("Projects", "/projects", place, "All projects").classes("apart")
-
-
-def _server_menu(place: Place) -> None:
-    """The menu of server pages, and who is signed in."""
-    actor = visitor().actor if visitor().has_account else None
-    with _menu(
-        "Account and server" if actor else "Server", actor.name if actor else "Server", "person" if actor else "dns"
-    ):
-        for name, path, right in _OF_SERVER:
-            if may(right):
-                _entry(name, path, place, name)
-        if actor:
-            _entry("Account", "/account", place, "Account").classes("apart")
-            with ui.element("form").props('method="post" action="/sign-out"') as leaving, ui.element("button"):
-                text("Sign out", "span")
-            leaving.props["data-signs-out"] = actor.name
-
-
-@contextmanager
-def _menu(label: str, shown: str, icon: str) -> Generator[None]:
-    """A menu of the rail: build its links inside. theme.js closes it."""
-    with ui.element("details").classes("menu").props('name="menu"'):
-        with ui.element("summary").props(f'title="{label}"'):
-            ui.icon(icon).props("aria-hidden=true")
-            text(f"{label}: ", "span", "unseen")
-            text(shown, "span", "line")
-            ui.icon("unfold_more").props("aria-hidden=true")
-        with ui.element("nav").classes("panel").props(f'aria-label="{label}"'):
-            yield
-
-
-def _colours() -> None:
-    """The switch between system, light and dark colours; theme.js handles it."""
-    with ui.element("div").classes("colours").props('role="group" aria-label="Colours"'):
-        for choice, icon in _COLOURS:
-            button = ui.element("button").props(f'type=button data-colours-choice="{choice}"')
-            with button.props(f'aria-label="{choice} colours" title="{choice.capitalize()} colours"'):
-                ui.icon(icon).props("aria-hidden=true")
 
 
 P = ParamSpec("P")
@@ -212,11 +85,12 @@ def guarded_page(
             workspace = workspace_of(client.request)
             try:
                 await meet(client.request)
-                if path == "/" and _first_page() == "/reviews":
+                if path == "/" and first_page() == "/reviews":
                     return RedirectResponse(f"{root_path()}/reviews")
                 if "{project}" in path:
                     workspace = await to_thread.run_sync(workspace.in_project, str(kwargs["project"]))
-                await to_thread.run_sync(expect_right, workspace, needs)
+                if "{project}" in path or not may(needs):
+                    await to_thread.run_sync(expect_right, workspace, needs)
                 await build(workspace, *args, **kwargs)
             except EvalflowError as error:
                 client.status_code, title = next(
@@ -265,7 +139,7 @@ def instead(title: str, about: str) -> None:
     """Build an error page with a link to continue."""
     words = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
     with frame(title, place=""):
-        empty("explore_off", title, about, (words[_first_page()], _first_page()))
+        empty("explore_off", title, about, (words[first_page()], first_page()))
 
 
 def add() -> None:

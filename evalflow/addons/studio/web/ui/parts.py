@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -337,24 +337,23 @@ def fold(title: str, *, is_open: bool = False) -> ui.element:
     return made
 
 
-def shape(tag: str, classes: str = "", **attributes: float | str) -> ui.element:
-    """An SVG element; `_` in attribute names becomes `-`."""
-    made = ui.element(tag).classes(classes)
-    for name, value in attributes.items():
-        made.props[name.replace("_", "-")] = value
-    return made
+def shape(tag: str, classes: str = "", *content: Markup, **attributes: float | str) -> Markup:
+    """A part of a picture in SVG; `_` in attribute names becomes `-`."""
+    return markup(
+        tag, *content, cls=classes, **{name.replace("_", "-"): str(value) for name, value in attributes.items()}
+    )
 
 
-def picture(about: str, classes: str = "") -> ui.element:
-    """A picture; screen readers read `about`."""
-    return shape("svg", classes, role="img", aria_label=about)
-
-
-def caption(content: str, classes: str = "", **attributes: float | str) -> None:
+def caption(content: str, classes: str = "", **attributes: float | str) -> Markup:
     """A text within a picture."""
-    made = text(content, "text", classes)
-    for name, value in attributes.items():
-        made.props[name.replace("_", "-")] = value
+    return shape("text", classes, escape(content), **attributes, dir="auto")
+
+
+def picture(about: str, classes: str, shapes: Iterable[Markup], **attributes: float | str) -> ui.element:
+    """A picture of shapes, as one element; screen readers read `about`."""
+    made = filled("svg", *shapes, classes=classes)
+    made.props.update({"role": "img", "aria-label": about, **attributes})
+    return made
 
 
 def across(share: float) -> str:
