@@ -79,13 +79,19 @@ PROJECTS = DefinitionStore("project", partial(from_row, StoredProject))
 @requires("account")
 def list_projects(space: Workspace) -> list[Project]:
     """The projects that the person may see, by name."""
-    actor = space.identify()
     counted = space.read(stored.counts)
+    return [replace(project, **counted.get(project.id, {})) for project in uncounted_projects(space)]
+
+
+@requires("account")
+def uncounted_projects(space: Workspace) -> list[Project]:
+    """The projects that the person may see, by name, without the numbers of what they have."""
+    actor = space.identify()
     found: list[Project] = []
     for project in PROJECTS.own(space):
         role = "owner" if actor.is_owner else actor.roles.get(project.id)
         if role is not None:
-            found.append(Project(**asdict(project), role=role, **counted.get(project.id, {})))
+            found.append(Project(**asdict(project), role=role))
     return found
 
 

@@ -15,11 +15,12 @@ from evalflow.addons.studio.web.security.token import OPEN_PATHS
 from evalflow.addons.studio.web.security.turns import KeyTurns, is_file, refuse_waiting
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.addons.studio.work.identities import NO_SECOND_FACTOR
-from evalflow.addons.studio.work.projects import list_projects
+from evalflow.addons.studio.work.projects import uncounted_projects
 from evalflow.addons.studio.work.sessions import (
     TOKEN_PREFIX,
     Identity,
     identity_of,
+    is_due,
     note_use,
 )
 from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError, expect_free, note_refusal
@@ -133,7 +134,8 @@ async def _known(
             raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
         return None, None
     note_fields(connection.scope, user=actor.name)
-    await to_thread.run_sync(note_use, workspace, identity)
+    if is_due(identity):
+        await to_thread.run_sync(note_use, workspace, identity)
     return identity, actor
 
 
@@ -153,7 +155,7 @@ def session_key(connection: HTTPConnection) -> str | None:
 
 def _first_page(workspace: Workspace) -> str:
     """The first page of somebody without a role in the default project: a project of theirs, or their account."""
-    mine = (one.name for one in list_projects(workspace) if not _WORK.isdisjoint(ROLES[cast("Role", one.role)]))
+    mine = (one.name for one in uncounted_projects(workspace) if not _WORK.isdisjoint(ROLES[cast("Role", one.role)]))
     return next((f"{PREFIX}{name}/" for name in mine), "/account")
 
 

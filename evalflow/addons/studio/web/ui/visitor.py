@@ -15,7 +15,7 @@ from nicegui import ui
 from starlette.requests import HTTPConnection
 
 from evalflow.addons.studio.work.access import Actor, Right
-from evalflow.addons.studio.work.projects import Project, list_projects
+from evalflow.addons.studio.work.projects import Project, uncounted_projects
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.titles import NO_TITLES, Titles, titles_of
@@ -29,7 +29,7 @@ class Visitor:
         actor: None if unknown, for example while the database is unavailable.
         rights: In the page's project.
         project: Its name.
-        projects: The projects that they may see.
+        projects: The projects that they may see, without the numbers of what they have.
         titles: The titles of the project's definitions.
     """
 
@@ -54,7 +54,7 @@ async def meet(request: HTTPConnection) -> None:
 def _read(workspace: Workspace) -> Visitor:
     actor = workspace.identify()
     rights = actor.rights(workspace.project_id)
-    return Visitor(actor, rights, workspace.project, list_projects(workspace), titles_of(workspace))
+    return Visitor(actor, rights, workspace.project, uncounted_projects(workspace), titles_of(workspace))
 
 
 def workspace_of(request: HTTPConnection) -> Workspace:
