@@ -18,6 +18,7 @@ from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
     address,
+    after_paint,
     badge,
     button,
     cell,
@@ -275,7 +276,7 @@ class _Enabling:
         self._dataset.on_value_change(self._of_dataset)
         for field in (self._text, self._tag, self._state):
             field.on_value_change(self.read)
-        ui.timer(0, self._of_dataset, once=True)
+        after_paint(self._of_dataset)
 
     async def _of_dataset(self) -> None:
         found = await to_thread.run_sync(dataset_tags, self._workspace, str(self._dataset.value))

@@ -15,6 +15,7 @@ from evalflow.addons.studio.web.ui.parts import (
     AddressQuery,
     Latest,
     Tone,
+    after_paint,
     badge,
     button,
     fill,
@@ -103,7 +104,7 @@ def changed_cases(
         for cases in found:
             await cases.begin(query)
 
-    ui.timer(0, load, once=True)
+    after_paint(load)
 
 
 class ChangeList:

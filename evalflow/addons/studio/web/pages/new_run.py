@@ -17,7 +17,7 @@ from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.budget import left_in_words
 from evalflow.addons.studio.web.ui.faults import FaultSummary, unfold
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.parts import Latest, button, facts, link_button, message, text
+from evalflow.addons.studio.web.ui.parts import Latest, after_paint, button, facts, link_button, message, text
 from evalflow.addons.studio.web.ui.ticks import unpacked
 from evalflow.addons.studio.work.cases import ids_of_rows
 from evalflow.addons.studio.work.leases import ProjectBudget
@@ -119,7 +119,7 @@ class _NewRun:
                     link_button("Cancel", "/runs")
         if not self._form.is_complete():
             self._show_incomplete()
-        ui.timer(0, self._begin, once=True)
+        after_paint(self._begin)
 
     async def _begin(self) -> None:
         await self._form.load()

@@ -14,7 +14,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.pages.runs import name_of, own_first, run_option, when
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, empty, link_button, text
+from evalflow.addons.studio.web.ui.parts import Latest, address, after_paint, badge, button, empty, link_button, text
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
 from evalflow.addons.studio.work.datasets import sample_datasets
@@ -225,7 +225,7 @@ class _ReviewForm(_NewReview):
         self._metrics.on_value_change(self._fill_guidelines)
         for field in (self._size, self._overlap, self._metrics):
             field.on_value_change(self._estimate)
-        ui.timer(0, self._estimate, once=True)
+        after_paint(self._estimate)
 
     def _choose(self, method: str) -> None:
         self._method = method

@@ -31,6 +31,7 @@ from evalflow.addons.studio.web.ui.naming import TagCounts
 from evalflow.addons.studio.web.ui.parts import (
     ProgressBar,
     address,
+    after_paint,
     badge,
     capitalised,
     copyable,
@@ -111,7 +112,7 @@ class RunView:
         self._below = ui.element("div")
         self._results.table.show_first(first)
         self._build(files)
-        ui.timer(0, lambda: self._results.fill(self._results.table.load(first)), once=True)
+        after_paint(lambda: self._results.fill(self._results.table.load(first)))
         if run.state in ACTIVE:
             self._timer = polled(POLL_S, self._poll)
 
@@ -250,7 +251,7 @@ def _onward(workspace: Workspace, run: runs.Run) -> None:
                     "checklist", title_of("dataset", dataset), f"/datasets/{quote(dataset, safe='')}", "Its test cases"
                 )
 
-    ui.timer(0, fill, once=True)
+    after_paint(fill)
 
 
 def _link(icon: str, label: str, path: str, about: str = "", *, new_tab: bool = False) -> None:

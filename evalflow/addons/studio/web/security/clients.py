@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import to_thread
 
 from evalflow.addons.studio.web.security.guards import refuse, route_path
+from evalflow.addons.studio.web.security.scheduler import SCHEDULER, Scheduler
 from evalflow.addons.studio.web.security.turns import EventTurns
 from evalflow.addons.studio.work.access import SignedOutError
 from evalflow.addons.studio.work.sessions import Identity, changed_identities, is_due, note_event
@@ -109,11 +110,12 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
         opener, sender = _opener(content.get("client_id")), _owner(connection["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
             return False
-        if event != "event":
+        scheduler = _scheduler(content.get("client_id"))
+        if event != "event" or scheduler is None:
             return await _handled(handle, sid, message)
         try:
             begun = set[asyncio.Task[Any]]()
-            async with turns.turn(opener.first.queue if opener.first else "", begun) as is_mine:
+            async with turns.turn(opener.first.queue if opener.first else "", scheduler, begun) as is_mine:
                 if not is_mine:
                     return False
                 if is_due(opener):
@@ -126,6 +128,14 @@ def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Calla
             return False
 
     return guarded
+
+
+def _scheduler(client_id: object) -> Scheduler | None:
+    """The scheduler of the request that opened a page."""
+    from evalflow.addons.studio.web.nicegui_core import open_clients
+
+    client = open_clients().get(client_id) if isinstance(client_id, str) else None
+    return client.request.scope.get("state", {}).get(SCHEDULER) if client else None
 
 
 async def _handled(handle: Callable[..., Any], sid: str, message: Any) -> Any:

@@ -1,18 +1,22 @@
-"""Turns of people, so that nobody waits for all requests of somebody else, or for all events of their pages."""
+"""Turns of people: how many requests and events of one person are under way, and how fast their messages are read.
+
+The `scheduler` decides whose work is done next.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from asyncio import Event, Semaphore
+from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Set
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from evalflow.addons.studio.web.api.problems import RETRY
-from evalflow.addons.studio.web.security.guards import refuse, route_path
+from evalflow.addons.studio.web.security.guards import SAFE, refuse, route_path
+from evalflow.addons.studio.web.security.scheduler import SCHEDULER, Scheduler, Slot
 from evalflow.addons.studio.work.sessions import Identity
 
 if TYPE_CHECKING:
@@ -24,12 +28,6 @@ AT_ONCE = 2
 """REST requests of one person that are answered at the same time. Pages are built one at a time."""
 WAITING = 60
 """REST requests of one person that may wait for a turn, and the same number of pages. More are refused."""
-PAGE_RATE, PAGE_BURST = 0.5, 6.0
-REQUEST_RATE, REQUEST_BURST = 2.0, 40.0
-"""Pages and REST requests of one person: how many a second in the long run, and how many at first. Those beyond wait
-until no other page is being built."""
-LONGEST_GAP_S = 3.0
-"""Maximum seconds of that wait; without a maximum, a busy server would never answer them."""
 WAITING_EVENTS = 200
 """Events of one person's pages that may wait; more are dropped."""
 LONGEST_EVENT_S = 1.0
@@ -52,10 +50,9 @@ class FairTurns:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._people = WeakValueDictionary[str, _YieldingTurns]()
-        self._pages = WeakValueDictionary[str, _PageTurns]()
-        self._building = _PagesBuilt()
-        self._page_pace, self._request_pace = KeyPace(PAGE_RATE, PAGE_BURST), KeyPace(REQUEST_RATE, REQUEST_BURST)
+        self._programs = WeakValueDictionary[str, _PersonalTurns]()
+        self._pages = WeakValueDictionary[str, _PersonalTurns]()
+        self._scheduler = Scheduler()
         self.pace = KeyPace(RATE, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,22 +73,23 @@ class FairTurns:
             await self.app(scope, receive, send)
             return
         if route_path(scope).startswith(_API):
-            turns = self._people.setdefault(person, _YieldingTurns(person, self._request_pace, self._building, AT_ONCE))
+            turns = self._programs.setdefault(person, _PersonalTurns(AT_ONCE))
         else:
-            turns = self._pages.setdefault(person, _PageTurns(person, self._page_pace, self._building, 1))
+            turns = self._pages.setdefault(person, _PersonalTurns(1))
         if turns.waiting >= WAITING:
             await refuse_waiting(scope, receive, send)
             return
-        turn = _RequestTurn(turns, send)
+        scope["state"][SCHEDULER] = self._scheduler  # also for the events of a page
+        turn = _RequestTurn(turns, self._scheduler, person, receive, send)
         await turn.begin()
         try:
-            await self.app(scope, receive, turn.send)
+            await self.app(scope, receive if scope["method"] in SAFE else turn.receive, turn.send)
         finally:
             turn.end()
 
 
 class KeyPace:
-    """Limits the rate of each person's requests, or of each session's messages.
+    """Limits the rate of each session's messages.
 
     Messages of a page that come faster stay unread at their sender.
 
@@ -100,7 +98,7 @@ class KeyPace:
         burst: How many at first.
 
     Attributes:
-        due: When the last one that was asked for is taken, by person or session. Entries older than `burst / rate`
+        due: When the last one that was asked for is taken, by session. Entries older than `burst / rate`
             seconds are dropped, since their owner may then ask for as much as a new one.
     """
 
@@ -166,30 +164,31 @@ class KeyTurns:
 
 
 class EventTurns:
-    """Makes events of one person's pages take turns, and lets the event loop do other work between them."""
+    """Makes events of one person's pages take turns."""
 
     def __init__(self) -> None:
         self._people = WeakValueDictionary[str, _PersonalTurns]()
 
     @asynccontextmanager
-    async def turn(self, person: str, begun: Set[asyncio.Task[Any]] = frozenset()) -> AsyncGenerator[bool]:
-        """Wait for a turn; False if too many wait already. After a turn, the loop is free for others for as long.
+    async def turn(
+        self, person: str, scheduler: Scheduler, begun: Set[asyncio.Task[Any]] = frozenset()
+    ) -> AsyncGenerator[bool]:
+        """Wait for a turn and a slot; False if too many wait already.
 
-        The block adds to `begun` the tasks that the event started; the next turn waits for them too.
+        The block adds to `begun` the tasks that the event started; slot and turn last until they are done, or for their
+        maximum.
         """
         turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns(1))
         if turns.waiting >= WAITING_EVENTS:
             yield False
             return
         await turns.take()
-        began = time.monotonic()
         try:
-            yield True
-            await asyncio.sleep(0)  # the first steps of what it has started
-            used_s = time.monotonic() - began
-            if begun:
-                await asyncio.wait(begun, timeout=LONGEST_EVENT_S)
-            await asyncio.sleep(used_s)
+            async with scheduler.slot(person):
+                yield True
+                await asyncio.sleep(0)  # the first steps of what it has started
+                if begun:
+                    await asyncio.wait(begun, timeout=LONGEST_EVENT_S)
         finally:
             turns.release()
 
@@ -230,10 +229,6 @@ class _PersonalTurns:
         self._free = Semaphore(at_once)
         self.waiting = 0
 
-    async def begin(self) -> None:
-        """Take the first turn of a request; `take` takes those after parts of its response."""
-        await self.take()
-
     async def take(self) -> None:
         """Wait until one is free, and take it."""
         self.waiting += 1
@@ -247,94 +242,60 @@ class _PersonalTurns:
         self._free.release()
 
 
-class _PagesBuilt:
-    """Counts the pages that the event loop is building, of all people."""
+class _RequestTurn:
+    """The turn of one request, and its slot."""
 
-    def __init__(self) -> None:
-        self._number = 0
-        self._is_none = Event()
-
-    async def wait(self) -> None:
-        """Wait until no page is being built, at most LONGEST_GAP_S seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LONGEST_GAP_S):
-                while self._number:
-                    await self._is_none.wait()
-
-    def begin(self) -> None:
-        """Count a page that is being built."""
-        self._number += 1
-        self._is_none.clear()
-
-    def end(self) -> None:
-        """Stop counting a page that was being built."""
-        self._number -= 1
-        if not self._number:
-            self._is_none.set()
-
-
-class _YieldingTurns(_PersonalTurns):
-    """The turns of one person. After too many requests, the pages of others go first."""
-
-    def __init__(self, person: str, pace: KeyPace, building: _PagesBuilt, at_once: int) -> None:
-        super().__init__(at_once)
-        self._person, self._pace, self._building = person, pace, building
+    def __init__(self, turns: _PersonalTurns, scheduler: Scheduler, person: str, receive: Receive, send: Send) -> None:
+        self._turns, self._scheduler, self._person = turns, scheduler, person
+        self._receive, self._send = receive, send
+        self._slot: Slot | None = None
+        self._is_held = self._is_over = self._is_received = False
 
     async def begin(self) -> None:
-        await _PersonalTurns.take(self)
+        await self._turns.take()
+        self._is_held = True
         try:
-            if self._pace.delay(self._person) <= 0:
-                await self._pace.wait(self._person)  # which counts the request
-            else:
-                await self._building.wait()
+            self._slot = await self._scheduler.acquire(self._person)
         except asyncio.CancelledError:
-            _PersonalTurns.release(self)
+            self.end()
             raise
 
-
-class _PageTurns(_YieldingTurns):
-    """The turns of one person's pages."""
-
-    async def begin(self) -> None:
-        await super().begin()
-        self._building.begin()
-
-    async def take(self) -> None:
-        await super().take()
-        self._building.begin()
-
-    def release(self) -> None:
-        self._building.end()
-        super().release()
-
-
-class _RequestTurn:
-    """The turn of one request."""
-
-    def __init__(self, turns: _PersonalTurns, send: Send) -> None:
-        self._turns, self._send = turns, send
-        self._is_held = self._is_over = False
-
-    async def begin(self) -> None:
-        await self._turns.begin()
-        self._is_held = True
-
     def end(self) -> None:
+        self._give_up_slot()
         if self._is_held:
             self._is_held = False
             self._turns.release()
 
+    async def receive(self) -> Message:
+        """Wait for a message without holding the slot, so that a slow sender does not keep it."""
+        if self._is_received or not self._is_held:
+            return await self._receive()
+        self._give_up_slot()
+        message = await self._receive()
+        self._is_received = not message.get("more_body", False)
+        if self._is_received and self._is_held:
+            self._slot = await self._scheduler.acquire(self._person)
+        return message
+
     async def send(self, message: Message) -> None:
-        """Pass a message on without holding the turn, so that a slow reader does not keep it."""
+        """Pass a message on without holding turn and slot, so that a slow reader does not keep them."""
         self.end()
         await self._send(message)
         is_start = message["type"] == "http.response.start"
-        self._is_over |= is_start and _is_endless(message)
+        self._is_over |= is_start and _needs_no_more(message)
         if message.get("more_body", is_start) and not self._is_over:
-            await self._turns.take()
-            self._is_held = True
+            await self.begin()
+
+    def _give_up_slot(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
 
 
-def _is_endless(start: Message) -> bool:
-    """Whether a stream of events follows. It lasts as long as the reader likes, and needs no turn between events."""
-    return any(name.lower() == b"content-type" and value.startswith(_EVENTS) for name, value in start["headers"])
+def _needs_no_more(start: Message) -> bool:
+    """Whether a body follows that is made already, since its length is known, or a stream of events.
+
+    A stream lasts as long as the reader likes.
+    """
+    headers = {name.lower(): value for name, value in start["headers"]}
+    return b"content-length" in headers or headers.get(b"content-type", b"").startswith(_EVENTS)

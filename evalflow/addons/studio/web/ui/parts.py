@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from nicegui import app, ui
 
 from evalflow.addons.studio.web.nicegui_core import TextElement
+from evalflow.addons.studio.web.ui.visitor import work_slot
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.report.wording import number
 
@@ -272,7 +273,17 @@ async def fill(
 def later(place: ui.element, waiting: str, read: Callable[[], T], build: Callable[[T], object], fault: str) -> None:
     """Fill a place after the first paint; `read` may block."""
     work = partial(to_thread.run_sync, read)
-    ui.timer(0, lambda: fill(place, waiting, work, build, fault), once=True)
+    after_paint(lambda: fill(place, waiting, work, build, fault))
+
+
+def after_paint(work: Callable[[], Awaitable[object]]) -> None:
+    """Do work after the first paint, when it is the visitor's turn."""
+
+    async def in_turn() -> None:
+        async with work_slot():
+            await work()
+
+    ui.timer(0, in_turn, once=True)
 
 
 def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: bool = True) -> ui.timer:
@@ -284,7 +295,8 @@ def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: boo
 
     async def poll() -> None:
         try:
-            await work()
+            async with work_slot():
+                await work()
         except InfrastructureError as error:
             outage.begin(poll, error)
         else:

@@ -5,7 +5,8 @@ Actions are checked separately.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,6 +15,7 @@ from anyio import to_thread
 from nicegui import ui
 from starlette.requests import HTTPConnection
 
+from evalflow.addons.studio.web.security.scheduler import SCHEDULER, Scheduler
 from evalflow.addons.studio.work.access import Actor, Right
 from evalflow.addons.studio.work.projects import Project, uncounted_projects
 from evalflow.addons.studio.work.runs import Run
@@ -92,6 +94,18 @@ def know_titles(run: Run) -> None:
 def may(right: Right) -> bool:
     """Whether the visitor has a right in the page's project; pages only show permitted actions."""
     return right in visitor().rights
+
+
+@asynccontextmanager
+async def work_slot() -> AsyncGenerator[None]:
+    """Hold a slot of the visitor while the page reads more, so that no other person waits for all pages of one."""
+    scheduler: Scheduler | None = ui.context.client.request.scope.get("state", {}).get(SCHEDULER)
+    actor = visitor().actor
+    if scheduler is None or actor is None:
+        yield
+        return
+    async with scheduler.slot(actor.queue):
+        yield
 
 
 def zone() -> tzinfo:

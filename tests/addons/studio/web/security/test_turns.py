@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from evalflow.addons.studio.store.people import Holder
 from evalflow.addons.studio.web.address import Address
-from evalflow.addons.studio.web.security import turns
+from evalflow.addons.studio.web.security import scheduler, turns
+from evalflow.addons.studio.web.security.scheduler import SCHEDULER, SLOTS, Scheduler
 from evalflow.addons.studio.web.security.sign_in import SignedIn
 from evalflow.addons.studio.web.security.turns import (
     AT_ONCE,
@@ -174,10 +175,14 @@ class Opened:
 
     def __init__(self, space: Workspace) -> None:
         self._space, self._fair = space, FairTurns(self._build)
-        self.begun, self.ends = list[str](), dict[str, asyncio.Event]()
+        self.begun, self.ends, self.body = list[str](), dict[str, asyncio.Event](), asyncio.Event()
+        self._scheduler = Scheduler()
 
-    async def _build(self, scope: MutableMapping[str, Any], _: Any, send: Any) -> None:
+    async def _build(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         person = scope["state"]["workspace"].identify.key
+        self._scheduler = scope["state"][SCHEDULER]
+        if scope["method"] == "POST":
+            await receive()
         self.begun.append(person)
         await self.ends.setdefault(person, asyncio.Event()).wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -189,73 +194,66 @@ class Opened:
             await asyncio.sleep(0)
         return self.begun
 
-    def open(self, person: str, path: str = "/") -> asyncio.Task[None]:
+    def handle(self, person: str) -> asyncio.Task[None]:
+        async def handled() -> None:
+            async with EventTurns().turn(person, self._scheduler):
+                self.begun.append(f"{person}'s event")
+
+        return asyncio.create_task(handled())
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        await self.body.wait()
+        return await _nothing()
+
+    def open(self, person: str, path: str = "/", method: str = "GET") -> asyncio.Task[None]:
         identity = Identity(self._space, "user", person, "")
         identity.first = Actor(1, person)
         state = {"workspace": replace(self._space, identify=identity)}
-        scope = {"type": "http", "path": path, "headers": [], "method": "GET", "state": state}
-        return asyncio.create_task(self._fair(scope, _nothing, _nothing_sent))
+        scope = {"type": "http", "path": path, "headers": [], "method": method, "state": state}
+        return asyncio.create_task(self._fair(scope, self._receive, _nothing_sent))
 
 
 @pytest.mark.anyio
-async def test_one_page_of_a_person_is_built_and_whoever_opens_many_waits_until_no_other_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(turns, "PAGE_RATE", 1e-6)
-    monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
+async def test_one_page_of_a_person_is_built_at_a_time(tmp_path: Path) -> None:
     with working_in(tmp_path) as space:
         opened = Opened(space)
-        begun, ends = opened.begun, opened.ends
-        built = [opened.open("vera") for _ in range(int(turns.PAGE_BURST) - 1)]
+        built = [opened.open(person) for person in ("vera", "vera", "ben")]
+        assert await opened.settle() == ["vera", "ben"]
+        await _ended(built, opened.ends["vera"], opened.ends["ben"])
+        assert opened.begun == ["vera", "ben", "vera"]
+
+
+@pytest.mark.anyio
+async def test_pages_programs_and_events_of_all_people_share_slots(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", LONGEST_S)
+    with working_in(tmp_path) as space:
+        opened, people = Opened(space), [f"person{number}" for number in range(SLOTS)]
+        built = [opened.open(person) for person in people]
+        await opened.settle()
+        opened.handle("vera")
+        built += [opened.open("ben", "/api/v1/runs"), opened.open("ann")]
+        assert await opened.settle() == people
+        opened.ends[people[0]].set()
+        assert (await opened.settle())[SLOTS:] == ["vera's event", "ben"], "an event is short"
+        await _ended(built, *opened.ends.values(), opened.ends.setdefault("ann", asyncio.Event()))
+
+
+@pytest.mark.anyio
+async def test_whoever_sends_slowly_keeps_no_slot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", LONGEST_S)
+    with working_in(tmp_path) as space:
+        opened = Opened(space)
+        people = [f"person{number}" for number in range(SLOTS)]
+        sent = [opened.open(person, "/api/v1/runs", "POST") for person in people]
+        built = opened.open("vera")
         assert await opened.settle() == ["vera"]
-        await _ended(built, ends["vera"])
-        ends.clear()
-        built = [opened.open("ben")]
-        await opened.settle()
-        built.append(opened.open("vera"))
-        assert (await opened.settle())[-1] == "vera", "each page counts once, however many parts it is sent in"
-        await _ended(built, ends["ben"], ends["vera"])
-        ends.clear()
-        for _ in range(2):
-            built = [opened.open("ben")]
-            await opened.settle()
-            built.append(opened.open("vera"))
-            assert (await opened.settle())[-1] == "ben", "she has opened as many as she may"
-            built += [opened.open("ann"), opened.open("vera", "/api/v1/runs")]
-            assert sorted((await opened.settle())[-2:]) == ["ann", "vera"], "others do not wait, nor her programs"
-            ends["vera"].set()
-            await _ended([built[0], built[2]], ends["ben"], ends["ann"])
-            await _ended(built)
-            ends.clear()
-        assert begun.count("vera") == turns.PAGE_BURST + 4
-        monkeypatch.setattr(turns, "LONGEST_GAP_S", 0.0)
-        built = [opened.open("ben")]
-        await opened.settle()
-        built.append(opened.open("vera"))
-        while begun[-1] != "vera":
-            await asyncio.sleep(0)
-        await _ended(built, ends["ben"], ends["vera"])
-
-
-@pytest.mark.anyio
-async def test_a_program_that_asks_for_much_waits_until_no_page_is_built(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(turns, "REQUEST_RATE", 1e-6)
-    monkeypatch.setattr(turns, "REQUEST_BURST", 3.0)
-    monkeypatch.setattr(turns, "LONGEST_GAP_S", LONGEST_S)
-    with working_in(tmp_path) as space:
-        opened = Opened(space)
-        opened.ends["vera"] = asyncio.Event()
-        opened.ends["vera"].set()
-        page = opened.open("ben")
-        asked = [opened.open("vera", "/api/v1/runs") for _ in range(5)]
-        assert await opened.settle() == ["ben", "vera", "vera", "vera"]
-        other = opened.open("ann", "/api/v1/runs")
-        assert (await opened.settle())[-1] == "ann", "others do not wait"
-        await _ended([page], opened.ends["ben"])
-        assert (await opened.settle())[-2:] == ["vera", "vera"]
-        await _ended([*asked, other], opened.ends["ann"])
+        opened.body.set()
+        assert (await opened.settle())[1:] == people[:-1], "the page has a slot"
+        for person in ("vera", *people):
+            opened.ends.setdefault(person, asyncio.Event()).set()
+        await asyncio.wait([built, *sent])
 
 
 async def _ended(tasks: list[asyncio.Task[None]], *ends: asyncio.Event) -> None:
@@ -368,14 +366,14 @@ async def _nothing() -> MutableMapping[str, Any]:
 
 
 @pytest.mark.anyio
-async def test_events_of_one_person_are_handled_in_order_with_room_between_them(
+async def test_events_of_one_person_are_handled_in_order_and_those_of_others_do_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "WAITING_EVENTS", 10)
-    events, seen = EventTurns(), list[str]()
+    events, slots, seen = EventTurns(), Scheduler(), list[str]()
 
     async def handle(person: str, number: int) -> None:
-        async with events.turn(person) as is_mine:
+        async with events.turn(person, slots) as is_mine:
             seen.append(f"{person} {number}" if is_mine else "dropped")
 
     async with asyncio.TaskGroup() as tasks:
@@ -392,11 +390,11 @@ async def test_events_of_one_person_are_handled_in_order_with_room_between_them(
 async def test_the_next_event_of_a_person_waits_for_what_the_last_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each begins a thread's work, and the threads of many would leave no time to pages."""
     monkeypatch.setattr(turns, "LONGEST_EVENT_S", LONGEST_S)
-    events, ends, seen = EventTurns(), asyncio.Event(), list[str]()
+    events, slots, ends, seen = EventTurns(), Scheduler(), asyncio.Event(), list[str]()
 
     async def handle(person: str) -> None:
         begun = set[asyncio.Task[Any]]()
-        async with events.turn(person, begun):
+        async with events.turn(person, slots, begun):
             seen.append(person)
             begun.add(asyncio.create_task(ends.wait()))
 
