@@ -109,17 +109,17 @@ def unescaped_but_environment(value: T) -> T:
 
 
 def interpolations(text: str) -> Iterator[str]:
-    """Return the interpolations of a text as they are written, nested ones included.
+    """Return the outermost interpolations of a text as they are written, with those that are nested in them.
 
-    The first that is not closed stands for all that are not: it reaches to the end of the text.
+    One that is not closed reaches to the end of the text.
     """
     ends = _ends_of_braces(text)
-    is_open = False
+    read_to = 0
     for opening in _OPENING.finditer(text):
-        end = ends.get(opening.end() - 1)
-        if len(opening[1]) % 2 == 0 and not (is_open and end is None):
-            is_open = is_open or end is None
-            yield text[opening.end() - 2 : end]
+        start = opening.end() - 2
+        if len(opening[1]) % 2 == 0 and start >= read_to:
+            read_to = ends.get(start + 1, len(text))
+            yield text[start:read_to]
 
 
 def _ends_of_braces(text: str) -> Mapping[int, int]:
