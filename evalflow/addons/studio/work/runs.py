@@ -331,7 +331,7 @@ def _up_to_date(space: Workspace, row: StoredRun) -> StoredRun:
     """
     folder, known = RunFolder(row.path), row.facts.get("changed_at")
     try:
-        if row.state not in ENDED or known in (None, changed_at(folder)):
+        if row.state not in ENDED or known is None or known == changed_at(folder):
             return row
         with working_on(run_folder(space, row).path):
             manifest = folder.read_manifest()
