@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import cast
 
 from evalflow.datasets.fields import FIELDS, is_plain
-from evalflow.datasets.sources import SourceRow, Table, trimmed
+from evalflow.datasets.sources import SourceRow, Table, Unreadable, trimmed
 from evalflow.errors import Problem
 from evalflow.records import Case, Context, Message
 from evalflow.values.jsonvalues import as_list, as_map, is_object
@@ -145,15 +145,29 @@ class MadeIds:
         return longer if number == 1 else f"{longer}-{number}"
 
 
+MOST_EMPTY = 2**20
+"""Maximum number of empty rows: that of all rows of an Excel sheet. In JSON one takes three bytes, so a small file of
+them would be read for minutes."""
+
+
 def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tuple[int, SourceRow | Problem]]:
-    """The rows that are not empty, with trimmed column names, each with its number from 0 among all rows."""
+    """The rows that are not empty, with trimmed column names, each with its number from 0 among all rows.
+
+    The row after `MOST_EMPTY` empty ones is a Problem, and the last.
+    """
     trimmed_names: set[str] = set()
+    empty = 0
     for position, row in enumerate(table.rows):
         if isinstance(row, Problem):
             yield position, row
         elif is_empty(row.data):
+            empty += 1
             if notes is not None:
                 notes.empty += 1
+            if empty > MOST_EMPTY:
+                what = f"more than {MOST_EMPTY:,} rows are empty"
+                yield position, Unreadable(what, row.where, "remove the empty rows")
+                return
         else:
             if not trimmed_names.issuperset(row.data):
                 row = _trimmed_row(row)

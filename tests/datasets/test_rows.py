@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets import columns, digest, files, read
+from evalflow.datasets import columns, digest, files, read, rows
 from evalflow.datasets.parquet import MEMORY
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import UserError
@@ -70,6 +71,23 @@ def test_an_empty_dataset(refused: Any, name: str, content: str, conversation: b
     (problem,) = refused(content, name, conversation=conversation)
     assert problem.what == "the dataset is empty: no case in it"
     assert problem.where == name
+
+
+@pytest.mark.parametrize(("name", "content"), [("mine.jsonl", "{}\n" * 7), ("mine.json", "[" + "{}," * 6 + "{}]")])
+def test_a_file_of_countless_empty_rows_is_not_read_to_its_end(
+    refused: Any, monkeypatch: pytest.MonkeyPatch, name: str, content: str
+) -> None:
+    monkeypatch.setattr(rows, "MOST_EMPTY", 3)
+    (problem,) = refused(content, name)
+    place = f"{name}:4" if name.endswith("l") else f"{name}[3]"
+    assert (problem.what, problem.where, problem.hint) == ("more than 3 rows are empty", place, "remove the empty rows")
+
+
+def test_columns_are_looked_for_in_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "_LOOKED_AT", 2)
+    Path("mine.jsonl").write_text("{}\n" * 4 + '{"question": "q"}\n')
+    assert columns(DatasetConfig(path="mine.jsonl"), rows=1) == []
+    assert columns(DatasetConfig(path="mine.jsonl"), rows=5) == ["question"]
 
 
 def test_an_empty_parquet_file() -> None:
