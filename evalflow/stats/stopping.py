@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 
 from evalflow.lazy import np
@@ -69,6 +70,8 @@ def by_bets(limit: float, *, largest: float = 1.0, level: float = CONFIDENCE) ->
 
     def stop(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
         runs, units = sums.shape
+        if largest == 1 and (sizes == 1).all() and ((sums == 0) | (sums == 1)).all():
+            return _stop_of_passes(sums, *_decisive_passes(inside, units, level))
         totals, counts = np.zeros(runs), np.zeros(runs)
         open_runs: Ints = np.arange(runs, dtype=np.int64)
         capital = np.ones((2, runs, at.size))
@@ -86,6 +89,42 @@ def by_bets(limit: float, *, largest: float = 1.0, level: float = CONFIDENCE) ->
         return totals, counts
 
     return stop
+
+
+@lru_cache(maxsize=16)  # `adjusted_mean` asks for the same rule in each of its steps
+def _decisive_passes(limit: float, cases: int, level: float) -> tuple[Ints, Ints]:
+    """For each number of cases, the passes up to which a run stops below the limit, and those from which it does above.
+
+    Capital depends only on the number of passes: bets on a mean above gain by each, bets on one below lose.
+    """
+    at, shares = bet_grid()
+    needed = math.log(2 / (1 - level))
+
+    def reached(gain: Floats, loss: Floats, gains: int, losses: int) -> bool:
+        logs = gains * gain + losses * loss
+        most = float(logs.max())
+        return most + math.log(float(np.exp(logs - most) @ shares)) >= needed
+
+    above = np.log1p((1 / limit - 1) * at), np.log1p(-at)
+    below = np.log1p((1 / (1 - limit) - 1) * at), np.log1p(-at)
+    passes, fails = 0, 0  # the fewest that decide
+    low, high = np.empty(cases, dtype=np.int64), np.empty(cases, dtype=np.int64)
+    for n in range(1, cases + 1):
+        while passes <= n and not reached(*above, passes, n - passes):
+            passes += 1
+        while fails <= n and not reached(*below, fails, n - fails):
+            fails += 1
+        low[n - 1], high[n - 1] = n - fails, passes
+    return low, high
+
+
+def _stop_of_passes(passed: Floats, low: Ints, high: Ints) -> tuple[Floats, Floats]:
+    """The passes and cases at which runs stop: rows of passes and fails."""
+    totals = passed.cumsum(axis=1)
+    out = (totals <= low) | (totals >= high)
+    out[:, -1] = True
+    ends = out.argmax(axis=1)
+    return totals[np.arange(ends.size), ends], ends + 1.0
 
 
 def by_plan(limit: float, cases: int, looks: int, *, level: float = CONFIDENCE) -> Rule:

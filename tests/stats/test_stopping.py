@@ -62,3 +62,15 @@ def test_planned_looks_are_adjusted_by_their_own_rule():
     assert found.high is not None
     assert found.high < 0.95
     assert adjusted_mean(scores, None, 200, by_plan(0.95, 200, 5)) == pytest.approx(0.6, abs=0.015)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.5, 0.9, 1.0])
+def test_passes_and_fails_stop_as_scores_do(limit: float):
+    """A row of half points makes the rule bet on each score, not count passes."""
+    passed = (np.random.default_rng(4).random((60, 200)) < np.linspace(0, 1, 60)[:, None]).astype(float)
+    scores = np.concatenate([passed, np.full((1, 200), 0.5)])
+    totals, counts = by_bets(limit)(passed, np.ones_like(passed))
+    of_scores = by_bets(limit)(scores, np.ones_like(scores))
+    assert totals.tolist() == of_scores[0][:-1].tolist()
+    assert counts.tolist() == of_scores[1][:-1].tolist()
+    assert (counts < 200).any()
