@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Any
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import ArrayLike, Floats
@@ -29,19 +30,25 @@ def quantile(p: float, df: float = math.inf) -> float:
     """Quantile of Student's t; of the normal distribution if `df` is infinite."""
     if p < 0.5:
         return -quantile(1 - p, df)
-    return normal_quantile(p) if math.isinf(df) else float(student_quantile(df, p))
+    if math.isinf(df):
+        return normal_quantile(p)
+    return _quantile(float(df), p) if df > 0 else math.nan
 
 
 def student_quantile(df: ArrayLike, p: float) -> Floats:
     """Student's t quantile, p in [0.5, 1), for each number of degrees of freedom; NaN if not positive."""
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
-    found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])
+    found = np.full(freedom.shape, np.nan)
+    many = freedom >= _SERIES_FROM
+    found[many] = _series(freedom[many], normal_quantile(p))
+    for at in np.flatnonzero((freedom > 0) & ~many):
+        found[at] = _quantile(float(freedom[at]), p)
     return found[place].reshape(np.shape(df))
 
 
 @lru_cache(maxsize=4096)  # successive comparisons ask for the same quantiles, a simulation for the same ones 400 times
 def _quantile(df: float, p: float) -> float:
-    guess = _series(df, normal_quantile(p))
+    guess: float = _series(df, normal_quantile(p))
     if df >= _SERIES_FROM or p == 0.5:
         return guess
     if df == 1:
@@ -51,8 +58,11 @@ def _quantile(df: float, p: float) -> float:
     return _root(df, 1 - p, guess)
 
 
-def _series(df: float, z: float) -> float:
-    """The Cornish-Fisher expansion (Abramowitz & Stegun 26.7.5), exact to double precision for a large `df`."""
+def _series(df: Any, z: float) -> Any:
+    """The Cornish-Fisher expansion (Abramowitz & Stegun 26.7.5), exact to double precision for a large `df`.
+
+    `df` is a number or an array.
+    """
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
