@@ -39,7 +39,7 @@ class Sample:
     @property
     def labelled_units(self) -> int:
         """Number of clusters with a label; without clusters, of labelled answers."""
-        return int(np.unique(self.units).size)
+        return n_clusters(self.units)
 
     @property
     def clustered(self) -> bool:
@@ -134,7 +134,7 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
     added = 0.0
     for weight in np.unique(weights) if weights is not None else ():
         own = weights == weight
-        n = int(np.unique(units[own]).size)
+        n = n_clusters(units[own])
         if n > 1 and constant(values[own]):
             rate = 0.5 / (n + 1)
             added += float(own.sum() * weight * step) ** 2 * rate * (1 - rate) / n
@@ -155,7 +155,7 @@ def alike(values: Floats, step: float) -> float:
 
 def pseudo_size(values: Floats, units: Ints) -> float:
     """Labels in a pseudo-cluster: the geometric mean of the number that counts as one and the mean cluster size."""
-    off, size = values - values.mean(), values.size / int(np.unique(units).size)
+    off, size = values - values.mean(), values.size / n_clusters(units)
     alone = float((off**2).sum())
     together = float((np.bincount(units, off) ** 2).sum())
     return math.sqrt(size * min(max(together / alone, 1.0), size)) if alone else math.sqrt(size)
@@ -173,7 +173,7 @@ def pseudo_variance(values: Floats, units: Ints, step: float) -> float:
 
 def cluster_variance(sums: ArrayLike, units: Ints) -> float:
     """Sum of the squared cluster sums, times G / (G - 1) for G clusters; NaN for one."""
-    groups, squares = int(np.unique(units).size), float((np.asarray(sums, dtype=np.float64) ** 2).sum())
+    groups, squares = n_clusters(units), float((np.asarray(sums, dtype=np.float64) ** 2).sum())
     return squares * groups / (groups - 1) if groups > 1 else np.nan
 
 

@@ -296,11 +296,13 @@ def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
             return float((np.bincount(units, values - values.mean()) ** 2).sum())
 
         def pseudo(values: Floats, units: Ints = units) -> float:
-            return alike(values, s.step) * (pseudo_size(values, units) * s.step) ** 2
+            same = alike(values, s.step)
+            return same and same * (pseudo_size(values, units) * s.step) ** 2
 
         with_judge = squares(labels - level * judged) + level**2 * s.labels.size / s.unlabelled.size * squares(judged)
-        with_judge += 2 * (level**2 * pseudo(labels - judged) + (1 - level) ** 2 * pseudo(labels))
-        helps[~other] = with_judge <= squares(labels) + pseudo(labels) / 2
+        of_labels = pseudo(labels)
+        with_judge += 2 * (level**2 * pseudo(labels - judged) + (1 - level) ** 2 * of_labels)
+        helps[~other] = with_judge <= squares(labels) + of_labels / 2
     return helps
 
 
