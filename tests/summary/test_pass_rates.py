@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -33,26 +33,33 @@ def cells(record: Make, cases: int, shape: str) -> Iterator[ScoreRecord]:
         yield record(0.1, case, judge="k", group=group, member_of="panel")
 
 
-@pytest.mark.parametrize("direction", ["higher_is_better", "lower_is_better"])
 @pytest.mark.parametrize("cases", [1, 9, 40])
 @pytest.mark.parametrize("shape", ["plain", "repeated", "grouped", "grouped and repeated", "two targets"])
-def test_it_is_the_summarys(
-    record: Make, table: Table, declare: Any, shape: str, cases: int, direction: Direction
-) -> None:
+def test_it_is_the_summarys(record: Make, table: Table, declare: Any, shape: str, cases: int) -> None:
     scores = table(list(cells(record, cases, shape)))
-    found = passing_rates(scores, "m", "j", LIMITS, higher_is_better=direction == "higher_is_better")
-    targets = {one.target for one in found}
-    assert len(found) == len(LIMITS) * len(targets)
-    assert [one.threshold for one in found] == list(LIMITS) * len(targets)
-    for limit in LIMITS:
-        judged = with_passed(scores.drop("threshold", "passed"), [Threshold("m", "j", limit, direction)])
-        rows = summarise(judged, {"m": declare("m", direction=direction)}).frame.filter(
-            pl.col("metric") == "m", pl.col("judge") == "j", pl.col("tag").is_null()
-        )
-        for row in rows.to_dicts():
-            [one] = [one for one in found if (one.target, one.threshold) == (row["target"], limit)]
+    limits = {f"m {way} {limit}": (way, limit) for way in get_args(Direction) for limit in LIMITS}
+    # a metric for each limit, so that one summary has all of them
+    own = pl.col("metric") == "m"
+    copies = [scores.filter(own).with_columns(metric=pl.lit(name)) for name in limits]
+    others = scores.filter(~own)
+    judged = with_passed(
+        pl.concat([*copies, others]).drop("threshold", "passed"),
+        [Threshold(name, "j", limit, way) for name, (way, limit) in limits.items()],
+    )
+    metrics = {name: declare(name, direction=way) for name, (way, _) in limits.items()}
+    whole = summarise(judged, metrics).frame.filter(pl.col("judge") == "j", pl.col("tag").is_null())
+    compared = 0
+    for way in get_args(Direction):
+        found = passing_rates(scores, "m", "j", LIMITS, higher_is_better=way == "higher_is_better")
+        targets = {one.target for one in found}
+        assert len(found) == len(LIMITS) * len(targets)
+        assert [one.threshold for one in found] == list(LIMITS) * len(targets)
+        for one in found:
+            [row] = whole.filter(metric=f"m {way} {one.threshold}", target=one.target).to_dicts()
             known = [row[name] for name in ("pass_rate", "pass_rate_low", "pass_rate_high")]
             assert [one.rate, one.low, one.high] == pytest.approx(known)
+            compared += 1
+    assert compared == whole.filter(pl.col("metric").is_in(list(limits))).height
 
 
 def test_a_metric_that_asks_nobody_and_one_without_scores(record: Make, table: Table) -> None:
