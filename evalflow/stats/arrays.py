@@ -90,6 +90,11 @@ def cluster_sums(values: ArrayLike, clusters: ArrayLike | None) -> Floats:
     return x if clusters is None else np.bincount(cluster_codes(clusters), weights=x).astype(np.float64)
 
 
+def is_binary(values: Floats) -> bool:
+    """Whether all values are exactly 0 or 1; True for no values."""
+    return bool(((values == 0) | (values == 1)).all())
+
+
 def constant(values: Floats) -> bool:
     """Whether all values are equal up to rounding; True for no values."""
     return bool(not values.size or np.ptp(values) <= ROUNDING * max(1.0, float(np.abs(values).max())))

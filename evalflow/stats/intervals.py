@@ -170,6 +170,19 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
     return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df, skewness)
 
 
+def row_moments(scores: Floats, *, bounded: bool = False) -> Moments:
+    """Moments of many rows of independent case scores, shape (rows, cases), at least one case; see `moments`."""
+    rows, cases = scores.shape
+    missing, n = np.full(rows, np.nan), np.full(rows, float(cases))
+    mean, binary = scores.mean(axis=1), ((scores == 0.0) | (scores == 1.0)).all(axis=1)
+    skewness = np.zeros(rows)
+    for row in () if bounded else np.flatnonzero(~binary):
+        skewness[row] = mean_skewness(scores[row] - mean[row])
+    std = scores.std(axis=1, ddof=1) if cases > 1 else missing
+    low, high = scores.min(axis=1), scores.max(axis=1)
+    return Moments(n, mean, std, low, high, binary, n, missing, missing, missing, missing, skewness)
+
+
 def stacked(rows: Iterable[Moments]) -> Moments:
     """Stack the moments of several rows into one table."""
     return Moments(*map(np.concatenate, zip(*rows, strict=True)))

@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
-from evalflow.stats.arrays import CONFIDENCE, UPPER, ArrayLike, Floats, cluster_sums
+from evalflow.stats.arrays import CONFIDENCE, UPPER, Array, ArrayLike, Floats, cluster_sums, is_binary
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
 from evalflow.stats.quantiles import heads, quantile, student_tail, upper_tail
 from evalflow.stats.rare import NO_RARE_CHANGES, RareChanges, rare_changes, rare_interval, rare_t
@@ -73,6 +74,7 @@ RULE_OF_THREE = "rule_of_three"  # method name if no case differs
 EXACT_UNITS = 20
 MANY_UNITS = 10_000
 _CHUNK = 4_000_000
+_KEPT = 200_000  # random flips up to this number are kept
 # Sums that differ by less than this share of the largest possible sum are equal up to rounding.
 _TIE = 1e-10
 
@@ -134,7 +136,7 @@ def paired_difference(
     (error, df), rare = standard_error(d, clusters), NO_RARE_CHANGES
     if bounded and not d.any():
         return no_difference(n, groups, (float(x.mean()), float(y.mean())), groups)
-    binary = bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all())
+    binary = is_binary(x) and is_binary(y)
     has_ends = bounded or binary or not error
     if groups == n and binary:
         table = paired_table(x, y)
@@ -228,12 +230,23 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
 
 
 def _random_sums(units: Floats, seed: int, draws: int) -> Any:
+    if draws * units.size <= _KEPT:
+        yield 2 * (_few_flips(units.size, seed, draws) @ units) - units.sum()
+        return
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // units.size)
     for start in range(0, draws, step):
         shape = (min(step, draws - start), -(-units.size // 8))
-        bits = np.unpackbits(rng.integers(0, 256, size=shape, dtype=np.uint8), axis=1, count=units.size)
-        yield 2 * (bits @ units) - units.sum()
+        yield 2 * (_flips(rng, *shape, units.size) @ units) - units.sum()
+
+
+def _flips(rng: np.random.Generator, draws: int, eighth: int, units: int) -> Array:
+    return np.unpackbits(rng.integers(0, 256, size=(draws, eighth), dtype=np.uint8), axis=1, count=units)
+
+
+@lru_cache(maxsize=2)  # a simulation asks for the same ones 400 times
+def _few_flips(units: int, seed: int, draws: int) -> Floats:
+    return _flips(np.random.default_rng(seed), draws, -(-units // 8), units).astype(np.float64)
 
 
 def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: int, draws: int) -> tuple[float, str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalflow.stats.intervals import UNEVEN, cr2, interval, intervals, mean_error, moments, stacked, wilson
+from evalflow.stats.intervals import UNEVEN, cr2, interval, intervals, mean_error, moments, row_moments, stacked, wilson
 
 SCORES = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
 CLUSTERED = [1.0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -238,3 +238,13 @@ def test_clusters_of_very_unequal_size_are_said():
     for bounded, method in ((True, "plus_two_cr2_t"), (False, "cr2_t")):
         assert interval(scores, clusters, bounded=bounded).method == f"{method}: clusters of very unequal size"
         assert UNEVEN not in interval(scores, np.arange(clusters.size) // 2, bounded=bounded).method
+
+
+@given(st.integers(0, 1000), st.integers(1, 40), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
+def test_rows_have_together_the_moments_of_each(seed: int, cases: int, passing: float, bounded: bool):
+    rng = np.random.default_rng(seed)
+    scores = rng.random((5, cases))
+    scores = np.where(rng.random(scores.shape) < passing, scores.round(), scores)
+    together = row_moments(scores, bounded=bounded)
+    for found, expected in zip(together, stacked(moments(row, bounded=bounded) for row in scores), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import paired_difference
-from evalflow.stats.simulation import Population, fewest, guessed, shifted, typical_width, unrelated, widths
+from evalflow.stats.simulation import Population, fewest, guessed, is_higher, shifted, typical_width, unrelated, widths
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.plan import Basis, Level, Planner
 
@@ -120,3 +122,27 @@ def test_the_fewest_is_found_from_any_guess():
     for start in (2, 50, 99, 100, 101, 5000):
         assert fewest(lambda n: n >= 100, start) == 100
     assert fewest(lambda n: n >= 2, 7) == 2
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["graded", "passes", "rare"]),
+    st.integers(2, 60),
+    st.sampled_from([1, 3]),
+    st.sampled_from([0.2, 0.05, 0.01]),
+    st.booleans(),
+)
+def test_what_is_higher_is_what_the_comparison_finds(
+    seed: int, kind: str, n: int, size: int, alpha: float, bounded: bool
+):
+    rng = np.random.default_rng(seed)
+    a, b = rng.random(n), np.clip(rng.random(n) + 0.3, 0, 1)
+    if kind == "passes":
+        a, b = (a < 0.4).astype(float), (b > 0.5).astype(float)
+    elif kind == "rare":
+        b = np.where(rng.random(n) < 0.2, b, a)
+    clusters = None if size == 1 else np.arange(n) // size
+    found = paired_difference(a, b, clusters, bounded=bounded, draws=999)
+    expected = (found.p_value or 0) < alpha and found.p_value is not None and (found.low is None or found.low > 0)
+    positive = (found.difference or 0) > 0
+    assert is_higher(a, b, clusters, alpha, bounded=bounded, draws=999) == (expected and positive)
