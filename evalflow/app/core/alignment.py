@@ -288,7 +288,8 @@ def rescoring(
     if requests is not None:
         storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
     path = str(keep_cases(rows, folder / "cases") if folder else keep_cases(rows))
-    storable["dataset"] = {dataset: {"path": path, "allow_irregular": True}}
+    title = storable["dataset"].get(dataset, {}).get("title")
+    storable["dataset"] = {dataset: {"title": title, "path": path, "allow_irregular": True}}
     storable["metric"] = {key: storable["metric"][key]}
     composed = composed_of(manifest.model_copy(update={"config": storable}))
     run_id = folder.name if folder else new_run_id([f"dataset={dataset}", f"metric={lesson.metric}"])

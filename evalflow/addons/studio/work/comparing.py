@@ -100,12 +100,12 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     how = replace(how or ComparisonOptions(), allow_option="allow=")
     found = compare_labelled([pair], how)
     titles, runs = titles_of(space), [get_run(space, run_id) for run_id in (a, b)]
-    metrics = {name: titles.of("metric", name, runs[1].bot) for name in pair[1].manifest.metrics}
+    own = {name: titles.of("metric", name, runs[1].bot) for name in pair[1].manifest.metrics}
     asked = preference_between(space, a, b)
     return replace(
         found,
         titles={run.run_id: run.title for run in runs},
-        metric_titles=metrics,
+        metric_titles={name: title for name, title in own.items() if title != name},  # else the runs have one
         preferences=[asked] if asked else [],
     )
 

@@ -5,6 +5,7 @@ A title is any text in any script; the name is an identifier, which addresses, f
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -32,6 +33,15 @@ _LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d
 """Latin letters that Unicode does not decompose."""
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that change the direction of what follows them, and so could make a title look like another."""
+_NAMED = re.compile(
+    r"\A(?P<dataset>[a-z]\w*), (?P<metric>[a-z]\w*)(?=[:,])"
+    r"|(?<![\w./=-])(?:(?P<word>metric|for|judge:?|dataset|on|files of|bot) )?(?P<name>[a-z]\w*)(?![\w/=-]|\.\w)"
+)
+"""A name in a sentence, behind the word that says what has it; or a note's dataset and metric."""
+_KINDS_BY_WORD = {
+    **{"metric": ("metric",), "for": ("metric",), "judge": ("judge",), "judge:": ("judge",)},
+    **{"dataset": ("dataset",), "on": ("dataset",), "files of": ("dataset",), "bot": ("bot",)},
+}
 _GROUPS = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "judge"}
 
 
@@ -132,6 +142,30 @@ class Titles:
         if found is None and kind == "bot" and ":" in name:
             return self.given.get((kind, "", name.partition(":")[0])) or name
         return found or name
+
+    def in_text(self, said: str, *bots: str) -> str:
+        """A sentence with the titles of the metrics, datasets, judges and bots whose names it has.
+
+        A name without _ may also be a word of the sentence, so it needs the word for its kind before it. `bots`: the
+        owners of the metrics.
+
+        >>> Titles({("dataset", "", "fees"): "Fees", ("metric", "", "is_kind"): "Kind"}).in_text("is_kind, 9 on fees")
+        'Kind, 9 on Fees'
+        """
+
+        def title_of(kind: str, name: str) -> str:
+            titles = (self.of(kind, name, bot) for bot in bots or ("",))
+            return next((title for title in titles if title != name), name)
+
+        def titled(found: re.Match[str]) -> str:
+            if found["dataset"]:
+                return f"{title_of('dataset', found['dataset'])}, {title_of('metric', found['metric'])}"
+            word, name = found["word"], found["name"]
+            kinds = _KINDS_BY_WORD[word] if word else ("metric", "dataset", "judge", "bot") if "_" in name else ()
+            title = next((title for kind in kinds if (title := title_of(kind, name)) != name), name)
+            return f"{word} {title}" if word else title
+
+        return _NAMED.sub(titled, said)
 
     def with_run(self, owners: Iterable[str], metrics: Mapping[str, str]) -> Titles:
         """These titles, and for metrics of a run that have none here, such as of a taught judge, those of the run.

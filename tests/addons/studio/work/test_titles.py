@@ -29,6 +29,28 @@ RECORDED = {"kind": "recorded"}
 EXACT = {"kind": "check", "needs": ["answer", "reference"], "checks": [{"op": "contains", "against": "reference"}]}
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("calibrated for is_kind: kappa 0.25, 66 labels on fees", "calibrated for Kind: kappa 0.25, 66 labels on Fees"),
+        ("metric kind has version 1 in A and 2 in B", "metric Kind enough has version 1 in A and 2 in B"),
+        ("judge: stern (LLM m), uncalibrated", "judge: Stern judge (LLM m), uncalibrated"),
+        ("agreement (stern_two → stern_two, 9 labels)", "agreement (Sterner → Sterner, 9 labels)"),
+        ("fees, kind: only A has it", "Fees, Kind enough: only A has it"),
+        ("The fees of a kind judge on stern days", "The fees of a kind judge on stern days"),
+        ("metric.is_kind=2 of is_kind.jinja in data/is_kind", "metric.is_kind=2 of is_kind.jinja in data/is_kind"),
+    ],
+)
+def test_a_sentence_of_names_is_shown_with_titles(said: str, shown: str) -> None:
+    metrics_here = {("metric", "desk", "is_kind"): "Kind", ("metric", "", "kind"): "Kind enough"}
+    others = {
+        ("dataset", "", "fees"): "Fees",
+        ("judge", "", "stern"): "Stern judge",
+        ("judge", "", "stern_two"): "Sterner",
+    }
+    assert Titles({**metrics_here, **others}).in_text(said, "other", "desk") == shown
+
+
 @pytest.mark.slow
 @given(title=st.text(max_size=150), taken=st.sets(st.text(max_size=3)), what=st.sampled_from(["bot", "metric"]))
 def test_any_title_has_a_valid_free_name(title: str, taken: set[str], what: str) -> None:

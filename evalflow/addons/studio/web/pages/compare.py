@@ -44,7 +44,7 @@ from evalflow.addons.studio.web.ui.parts import (
     table_row,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import know_titles, may, title_of
+from evalflow.addons.studio.web.ui.visitor import know_titles, may, title_of, visitor, with_titles
 from evalflow.addons.studio.work import comparing
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.comparing import passing_metrics
@@ -55,6 +55,7 @@ from evalflow.addons.studio.work.scores import note_view
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.changed import KINDS, Kind, Obstacle
 from evalflow.app.core.comparison import ComparisonOptions
+from evalflow.errors import UserError
 from evalflow.report.comparison import (
     Comparison,
     judge_change_lines,
@@ -207,19 +208,24 @@ def _wait(workspace: Workspace, waiting: Run) -> None:
 
 
 def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
-    query = ChangeQuery.of_address()
+    query, titles = ChangeQuery.of_address(), visitor().titles
 
     def compare() -> Comparison | list[Obstacle]:
         if forbidden := comparing.obstacles_between(workspace, pair.a, pair.b, pair.allow):
             return forbidden
-        found = comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+        try:
+            found = comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+        except UserError as error:
+            bots = [run.bot for run in reversed(runs)]
+            told = [replace(one, what=titles.in_text(one.what, *bots)) for one in error.problems]
+            raise UserError(told) from error
         for run in (pair.a, pair.b):
             note_view(workspace, run)
         return found
 
     def show(found: Comparison | list[Obstacle]) -> None:
         if isinstance(found, list):
-            _show_obstacles(found, pair)
+            _show_obstacles(found, pair, [run.bot for run in reversed(runs)])
         else:
             verdict(found, runs)
             changed_cases(workspace, runs, query, pair.path)
@@ -227,12 +233,12 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
     later(ui.element("div"), "Comparing …", compare, show, "These runs cannot be compared")
 
 
-def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
+def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair, bots: Sequence[str]) -> None:
     kinds = (*pair.allow, *dict.fromkeys(obstacle.kind for obstacle in obstacles))
     with section("These runs cannot be compared as they are", "Their scores may not mean the same:"):
         with ui.element("ul").classes("obstacles"):
             for obstacle in obstacles:
-                text(obstacle.what, "li", "text")
+                text(with_titles(obstacle.what, *bots), "li", "text")
         with ui.element("div").classes("actions"):
             link_button("Compare anyway", replace(pair, allow=kinds).path())
             if may("edit"):
@@ -272,7 +278,7 @@ _SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "can
 def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     """The verdict in a sentence, the two runs, and a line for each metric."""
     rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
-    passing = passing_metrics(runs[1])
+    passing, bots = passing_metrics(runs[1]), [run.bot for run in reversed(runs)]
     [flips], [sentence] = found.flips, found.sentences.values()
     with ui.element("section").classes("verdict-first"):
         text(str(sentence), "h2", f"verdict-in-words {sentence.verdict}")
@@ -290,7 +296,7 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
         if found.notes:
             with ui.element("ul").classes("notes small muted").props('aria-label="Notes"'):
                 for note in found.notes:
-                    text(_with_titles(note, found.rows, runs[1].bot), "li")
+                    text(with_titles(note, *bots), "li")
         with ui.element("div").classes("actions"):
             button("Download as one page", lambda: _download(found), icon="download")
             if may("edit"):
@@ -298,8 +304,8 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     if agreement := list(judge_change_lines(found)):
         with section("Agreement with labels, before and after"), ui.element("ul").classes("card"):
             for line in agreement:
-                text(line, "li", "text")
-    _what_changed(found, runs[1].bot)
+                text(with_titles(line, *bots), "li", "text")
+    _what_changed(found, bots)
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
         _table(rows)
         if found.margin is not None:
@@ -330,24 +336,24 @@ _OF_EXAMPLE = re.compile(r"\Aexamples\.(\d+)\.(?:reply\.)?([\w.]+)\Z")
 _HASH = re.compile(r" [0-9a-f]{8}\Z")
 
 
-def _what_changed(found: Comparison, bot: str) -> None:
+def _what_changed(found: Comparison, bots: Sequence[str]) -> None:
     if not found.changes:
         return
-    names = sorted({row.metric for row in found.rows}, key=len, reverse=True)
-    metric = re.compile(rf"\bmetric ({'|'.join(map(re.escape, names))})(?!\w)")
     with section("What you changed"), ui.element("div").classes("card"):
         for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
-            heading = capitalised(metric.sub(lambda its: f"metric {title_of('metric', its[1], bot)}", what))
+            heading = capitalised(with_titles(what, *bots))
             text(heading, "h3")
             for _, name, before, after in own:
                 if name:
-                    shown = _OF_EXAMPLE.sub(r"example \1, \2", _HASH.sub("", name))
+                    shown = _OF_EXAMPLE.sub(r"example \1, \2", _HASH.sub("", with_titles(name, *bots))).replace(
+                        "_", " "
+                    )
                     text(shown, "p", "small muted")
                     with ui.element("div").classes("split"):
                         _marked(before, "del", f"{heading}, {shown}: A")
                         _marked(after, "ins", f"{heading}, {shown}: B")
         if found.changed[0].answers:
-            text(found.changes[-1], "p", "small muted")
+            text(with_titles(found.changes[-1], *bots), "p", "small muted")
 
 
 def _marked(stretches: Sequence[Stretch], tag: str, label: str) -> None:
@@ -356,15 +362,6 @@ def _marked(stretches: Sequence[Stretch], tag: str, label: str) -> None:
         box.props["aria-label"] = label
         for one in stretches or [Stretch("none", is_changed=False)]:
             text(one.content, tag if one.is_changed else "span")
-
-
-def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:
-    """A note on a metric of a dataset, with the titles of both."""
-    for dataset, metric in dict.fromkeys((row.dataset, row.metric) for row in rows):
-        start = f"{dataset}, {metric}"
-        if note.startswith((f"{start}:", f"{start},")):
-            return f"{title_of('dataset', dataset)}, {title_of('metric', metric, bot)}{note.removeprefix(start)}"
-    return note
 
 
 def _side(side: str, run: Run) -> None:
@@ -405,13 +402,13 @@ def _statistics(found: Comparison) -> None:
             if row.found.clusters != row.found.n:
                 cases += f" in {row.found.clusters:,} clusters"
             with ui.element("tr"):
-                text(joined(row.metric, row.called, row.tag), "th").props("scope=row")
+                text(joined(row.metric, row.called.replace("_", " "), row.tag), "th").props("scope=row")
                 cell(found.p_name, p_value(row.p_adjusted))
                 cell("Could detect", number(row.detectable))
                 cell("Cases", cases)
                 cell("Interval by", method(row.found.method), "")
     with ui.element("div").classes("legend small muted"):
-        for note in (*found.judges, f"A {found.family}.", _LEGEND):
+        for note in (*map(with_titles, found.judges), f"A {found.family}.", _LEGEND):
             text(note, "p")
 
 
@@ -428,10 +425,9 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
 
 def _about(row: ComparisonRow, several: bool) -> str:
     lower = "" if row.higher_is_better else "lower is better"
+    dataset, judge = title_of("dataset", row.dataset), row.judge and title_of("judge", row.judge)
     return ", ".join(
-        part
-        for part in (row.called.replace("_", " ") or "mean", row.dataset if several else "", row.judge, lower)
-        if part
+        part for part in (row.called.replace("_", " ") or "mean", dataset if several else "", judge, lower) if part
     )
 
 

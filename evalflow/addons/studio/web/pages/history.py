@@ -31,7 +31,7 @@ from evalflow.addons.studio.web.ui.parts import (
     table_row,
     text,
 )
-from evalflow.addons.studio.web.ui.visitor import root_path, title_of
+from evalflow.addons.studio.web.ui.visitor import root_path, title_of, with_titles
 from evalflow.addons.studio.work.comparing import (
     History,
     HistoryPoint,
@@ -83,7 +83,7 @@ async def _one_page(
             message(f"{asked} has no history.", "Choose another metric.", "warn")
         _picks(known, chosen, name)
         _picture(found, chosen, name)
-        _table(found.points)
+        _table(found.points, chosen.bot)
 
 
 def _all_metrics(
@@ -163,13 +163,13 @@ def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
 _HEADS = ("Run", "Value", "95 % interval", "Scored", "Threshold", "Gate", "Since the run before")
 
 
-def _table(points: Sequence[HistoryPoint]) -> None:
+def _table(points: Sequence[HistoryPoint], bot: str) -> None:
     with section("All points", "The newest first."), table(_HEADS, "table stacked"):
         for point in reversed(points):
-            _row(point)
+            _row(point, bot)
 
 
-def _row(point: HistoryPoint) -> None:
+def _row(point: HistoryPoint, bot: str) -> None:
     with table_row(point.title or point.run_id, joined(when(point.at), point.taken), f"/runs/{point.run_id}"):
         cell("Value", number(point.value))
         cell("95 % interval", interval(point.low, point.high, none="–"))
@@ -183,7 +183,7 @@ def _row(point: HistoryPoint) -> None:
                 text("–", "span", "muted")
         with cell("Since the run before", classes="since"), ui.element("div"):
             for obstacle in point.breaks:
-                text(f"Not comparable: {obstacle.what}", "p", "text small")
+                text(f"Not comparable: {with_titles(obstacle.what, bot)}", "p", "text small")
             for changed in point.changed:
                 text(f"{changed} changed", "p", "small muted")
             if not point.breaks and not point.changed:

@@ -360,7 +360,7 @@ def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: M
             text("Calibration of the run", "h3")
             badge("saved", "pass") if found.is_saved else badge("not saved")
         for one in found.certificates:
-            _certificate(one, titles.get(one.metric, one.metric))
+            _certificate(one, titles)
         if found.is_saved:
             run = f"/runs/{quote(review.run_id, safe='')}"
             text("The run's gates and reports count these labels.", "p", "small muted")
@@ -376,12 +376,13 @@ def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: M
         copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
 
 
-def _certificate(one: IssuedCertificate, metric: str) -> None:
-    judge = title_of("judge", one.judge)
+def _certificate(one: IssuedCertificate, titles: Mapping[str, str]) -> None:
+    known = visitor().titles.with_run([""], titles)
+    metric, judge = titles.get(one.metric, one.metric), title_of("judge", one.judge)
     if one.issued_at:
-        text(f"Certificate of {judge}, {one.issued_at[:10]}: {one.agreement}.", "p", "text")
+        text(f"Certificate of {judge}, {one.issued_at[:10]}: {known.in_text(one.agreement)}.", "p", "text")
     elif one.why_not:
-        text(f"No certificate of {judge} for {metric}: {one.why_not}.", "p", "text")
+        text(f"No certificate of {judge} for {metric}: {known.in_text(one.why_not)}.", "p", "text")
     else:
         text(f"Saving issues a certificate of {judge} for {metric}.", "p", "text")
 

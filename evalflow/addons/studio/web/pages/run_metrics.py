@@ -220,11 +220,12 @@ class MetricCard:
 
     def _counts(self, rows: Sequence[SummaryRow]) -> Markup:
         cells = {(row.dataset, row.target, row.judge): row for row in rows}
+        title = metric_title(self._run, self.name)
         buttons: list[Markup] = []
         for state in _STATES:
             n = sum(row.states[state] for row in cells.values())
             label = f"{n:,} {state}"
-            does = {"data-picks": state, "aria-label": f"{label}: show these scores of {self.name}"}
+            does = {"data-picks": state, "aria-label": f"{label}: show these scores of {title}"}
             about = markup("span", label)
             buttons.append(markup("button", about, cls=f"count {state if n else 'nothing'}", type="button", **does))
         return markup("div", *buttons, cls="counts")

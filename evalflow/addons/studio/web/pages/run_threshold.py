@@ -12,6 +12,7 @@ from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.dialogs import work_button
+from evalflow.addons.studio.web.ui.headline import metric_title
 from evalflow.addons.studio.web.ui.parts import Latest, across, interval, markup, picture, shape, tell, text
 from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work.metrics import MetricDefinition
@@ -165,7 +166,7 @@ class ThresholdBar:
         # "^" makes an attribute (the initial value); the browser controls the property.
         for name, position in (("min", self._low), ("max", self._high), ("step", step), ("^value", self._start)):
             slider.props[name] = position
-        slider.props["aria-label"] = f"Threshold of {self._name}"
+        slider.props["aria-label"] = f"Threshold of {metric_title(self._run, self._name)}"
         value = "(event) => emit(event.target.value)"
         slider.on("input", lambda event: self._slid(float(event.args)), throttle=0.05, js_handler=value)
 

@@ -13,12 +13,14 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Edited, carry_out, delete_button, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.headline import metric_title
 from evalflow.addons.studio.web.ui.parts import address, badge, button, empty, facts, link_button, section, text
 from evalflow.addons.studio.web.ui.score import readable
 from evalflow.addons.studio.web.ui.verdict import CAUSES, STATUSES, CommentList
 from evalflow.addons.studio.web.ui.visitor import local_time, may, name_here, title_of
 from evalflow.addons.studio.work import tasks
 from evalflow.addons.studio.work.comments import CommentedOn
+from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import NotFoundError, Page, Workspace
 from evalflow.addons.studio.work.titles import case_title
 from evalflow.addons.studio.work.verdicts import score_verdicts
@@ -71,7 +73,10 @@ async def _new_page(workspace: Workspace, cause: str = "", run: str = "", positi
         said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
         draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
     people = await to_thread.run_sync(tasks.people_of, workspace)
-    about = f"About the score of {title_of('metric', metric)} for one answer" if place is not None and metric else ""
+    about = ""
+    if run and place is not None and metric:
+        scored = await to_thread.run_sync(get_run, workspace, run)
+        about = f"About the score of {metric_title(scored, metric)} for one answer"
     with frame("New task", place="Tasks", trail=[("Tasks", "/tasks")], about=about):
         _NewTask(workspace, draft, people)
 

@@ -8,13 +8,12 @@ from functools import partial
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.parts import Tone, text
-from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.web.ui.visitor import title_of, with_titles
 from evalflow.addons.studio.work.bot_home import Headline
 from evalflow.addons.studio.work.runs import Run
 from evalflow.app.core.rederive import MetricInRun
 from evalflow.records import CASES
 from evalflow.report.gate_sentences import OUTCOMES, of_gates
-from evalflow.report.page import JUDGE
 from evalflow.report.sentences import RunSentence, of_row
 from evalflow.report.wording import counted, joined, plain_statistic, without_means_of_figures
 from evalflow.summary.rows import GateOutcome
@@ -67,10 +66,7 @@ def basis(headline: Headline, moment: str = "") -> None:
 
 def judge_line(metric: MetricInRun) -> str:
     """A metric's judge with its title, and its agreement with people; see `MetricInRun`."""
-    name = f"{JUDGE}{metric.judge}"
-    if metric.judge is None or not metric.judged.startswith(name):
-        return metric.judged
-    return f"{JUDGE}{title_of('judge', metric.judge)}{metric.judged.removeprefix(name)}"
+    return with_titles(metric.judged)
 
 
 def metric_title(run: Run, metric: str) -> str:

@@ -41,7 +41,9 @@ class TitleField:
         self.fields: dict[str, Field] = {f"{what}.title": self._field}
         self._own: Field | None = None
         if name:
-            text(f"Identifier: {name}", classes="aside")
+            with ui.element("div").classes("aside"):
+                text("Identifier: ", "span")
+                text(name, "code")
             return
         with ui.expansion("Identifier: from the name").classes("identifier") as self._fold:
             self._own = self.fields[f"{what}.name"] = line(_IDENTIFIER)

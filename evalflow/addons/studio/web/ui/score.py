@@ -110,7 +110,7 @@ def why(score: Score) -> str:
 def _facts(score: Score) -> list[tuple[str, str]]:
     entries = [
         ("Judge", title_of("judge", score.judge) if score.judge else ""),
-        ("On the metric's scale", "" if score.value in (None, score.score) else readable(score.value)),
+        ("On the metric's scale", "" if score.value in (None, score.score) else readable(_of_parts(score))),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
         ("Scored from", score_source(score)),
         ("Time", f"{score.latency_s:.2f} s" if score.latency_s else ""),
@@ -118,6 +118,16 @@ def _facts(score: Score) -> list[tuple[str, str]]:
         ("Repeat of the judge", f"{score.repeat + 1}" if score.repeat else ""),
     ]
     return [(name, value) for name, value in entries if value]
+
+
+def _of_parts(score: Score) -> Any:
+    """The value of a score; one of several parts has the titles of those that are metrics, and words for the others."""
+    if not is_mapping(score.value):
+        return score.value
+    titles = {name: title_of("metric", str(name), score.target) for name in score.value}
+    return {
+        str(name).replace("_", " ") if title == name else title: score.value[name] for name, title in titles.items()
+    }
 
 
 def score_source(score: Score) -> str:

@@ -83,6 +83,11 @@ def title_of(kind: str, name: str, bot: str = "") -> str:
     return visitor().titles.of(kind, name, bot)
 
 
+def with_titles(said: str, *bots: str) -> str:
+    """A sentence with titles instead of names; see `Titles.in_text`."""
+    return visitor().titles.in_text(said, *bots)
+
+
 def know_titles(run: Run) -> None:
     """Let `title_of` find the titles that a run has for its metrics, if the project has none for them."""
     owners = {run.bot, str(run.facts.get("target", run.bot)).partition(":")[0]}

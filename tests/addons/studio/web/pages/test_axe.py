@@ -33,6 +33,7 @@ from evalflow.addons.studio.work.tasks import TaskDraft
 from tests.addons.studio.web.conftest import Fits, Server, working_in
 from tests.addons.studio.web.finished import Finished, finish_runs
 from tests.addons.studio.web.pages.conftest import paged
+from tests.addons.studio.web.pages.plain import PLAIN
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 SOURCES = sorted(Path(evalflow.addons.studio.web.pages.__file__).parent.glob("*.py"))
@@ -82,22 +83,6 @@ NAMES = """([name, rightToLeft]) => {
   return faults;
 }"""
 """Where a name is not shown as it was typed, or a text does not run in the direction of its letters."""
-PLAIN = """() => {
-  const faults = [], walk = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT);
-  const run = /\\d{4}-\\d\\d-\\d\\dT\\S+/g;
-  const told = /[\\w\\]]=\\S|conf\\/|python -m|\\b[a-z]+([.][a-z_]+){2,}|[a-z]_[a-z]/;
-  while (walk.nextNode()) {
-    const node = walk.currentNode, content = node.data.trim();
-    if (!content || !node.parentElement.checkVisibility()) continue;
-    if (node.parentElement.closest("code, pre, .code, .prose, textarea, .answer, .q-icon")) continue;
-    if (told.test(content.replaceAll(run, ""))) faults.push(content.slice(0, 160));
-  }
-  for (const field of document.querySelectorAll("[placeholder]:not(.code *), [aria-label]"))
-    for (const said of [field.placeholder, field.ariaLabel]) if (said && told.test(said)) faults.push(said);
-  return faults;
-}"""
-"""What nobody should read who does not program: overrides, key paths, identifiers and commands, outside of code and of
-answers. Variables of keys and ids of runs are in other letters."""
 
 
 @pytest.fixture(name="finished", scope="module")

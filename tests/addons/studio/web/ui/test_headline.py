@@ -69,7 +69,7 @@ def test_a_run_without_a_bot_has_the_titles_of_its_metrics_itself(monkeypatch: p
 
 
 def test_a_judge_is_called_by_its_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headline, "title_of", Titles({("judge", "", "desk_judge"): "Judge of the desk"}).of)
+    monkeypatch.setattr(headline, "with_titles", Titles({("judge", "", "desk_judge"): "Judge of the desk"}).in_text)
     named = _metric("desk_judge", "judge: desk_judge (LLM m), uncalibrated")
     assert judge_line(named) == "judge: Judge of the desk (LLM m), uncalibrated"
     none = "judge: none (no metric needs one)"
