@@ -13,7 +13,7 @@ from evalflow.addons.studio.work.access import ForbiddenError, SignedOutError
 from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError
 from evalflow.addons.studio.work.space import NotFoundError, StaleError
 from evalflow.addons.studio.work.trials import TooManyTrialsError
-from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
+from evalflow.errors import ConflictError, EvalflowError, InfrastructureError, Problem, UserError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -98,21 +98,28 @@ def _invalid(declared: DeclaredRoutes, request: Request, error: Any) -> Response
     return problem_response(422, "the request is not what this route takes", faults)
 
 
+_STATUSES: Mapping[type[EvalflowError], int] = {
+    StaleError: 412,
+    TooManyTriesError: 429,
+    TooManyTrialsError: 429,
+    NotFoundError: 404,
+    ConflictError: 409,
+    SignedOutError: 401,
+    ForbiddenError: 403,
+    InfrastructureError: 503,
+}
+
+
+def status_of(error: EvalflowError) -> int:
+    """The status of a response that tells an error; 422 for what was asked wrongly."""
+    return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 422)
+
+
 async def _refused(_: Request, error: Any) -> Response:
-    kinds = {
-        StaleError: 412,
-        TooManyTriesError: 429,
-        TooManyTrialsError: 429,
-        NotFoundError: 404,
-        ConflictError: 409,
-        SignedOutError: 401,
-        ForbiddenError: 403,
-    }
-    status = next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
     faults = [fault_of(problem) for problem in error.problems]
     detail = faults[0].detail if len(faults) == 1 else f"{len(faults)} things are wrong"
     more: dict[str, Any] = {"current": error.current} if isinstance(error, StaleError) else {}
-    return problem_response(status, detail, faults, **more)
+    return problem_response(status_of(error), detail, faults, **more)
 
 
 async def _unavailable(_: Request, error: Any) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
-from evalflow.addons.studio.web.api.problems import problem_response
+from evalflow.addons.studio.web.api.problems import problem_response, status_of
 from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC, OidcProvider, RefusedIdentityError
 from evalflow.addons.studio.web.security.sign_in import COOKIE, LINK, PASSKEY, redirect, session_key
 from evalflow.addons.studio.work import passkeys
@@ -89,14 +89,14 @@ class _Doors:
         try:
             key = await to_thread.run_sync(passkeys.enter_by_link, request.state.workspace, self.browser(request), code)
         except UserError as error:
-            return self.page("", _sentence(error), _status(error))
+            return self.page("", _sentence(error), status_of(error))
         return await enter_with(request, key, "/")
 
     async def _link_page(self, request: Request, code: str) -> Response:
         try:
             user = await to_thread.run_sync(passkeys.link_owner, request.state.workspace, self.browser(request), code)
         except UserError as error:
-            return self.page("", _sentence(error), _status(error))
+            return self.page("", _sentence(error), status_of(error))
         return _page("link", "", 200, code=code, name=user.full_name or user.name, is_owner=user.is_owner)
 
     async def ask(self, request: Request) -> Response:
@@ -174,13 +174,8 @@ async def _sent(request: Request) -> Mapping[str, Any]:
 
 def _refusal(error: UserError | KeyError | ValueError) -> Response:
     if isinstance(error, UserError):
-        return problem_response(_status(error), _sentence(error))
+        return problem_response(status_of(error), _sentence(error))
     return problem_response(422, "the request is not what this route takes")
-
-
-def _status(error: UserError) -> int:
-    kinds = {TooManyTriesError: 429, SignedOutError: 401, ForbiddenError: 403}
-    return next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
 
 
 async def _no_provider(_: Request) -> Response:

@@ -16,13 +16,14 @@ from nicegui import Client, app, ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from evalflow.addons.studio.web.api.problems import status_of
 from evalflow.addons.studio.web.ui.dialogs import UNDO, offer_undo
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.parts import empty, in_sentences, run_as_typed, text
 from evalflow.addons.studio.web.ui.rail import Place, first_page, rail, tabs
 from evalflow.addons.studio.web.ui.visitor import may, meet, name_here, root_path, workspace_of
-from evalflow.addons.studio.work.access import ForbiddenError, Right, SignedOutError, expect_right
-from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.access import Right, expect_right
+from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 
 log = logging.getLogger("evalflow")
@@ -74,8 +75,7 @@ def guarded_page(
     """A decorator that declares a function as the builder of the page at a path; see `register_pages`.
 
     The function gets the workspace of the request (or of `{project}` in the path) and the parameters of path and
-    query. `needs` is the required right. evalflow's errors become pages: 404 if something does not exist, 403 without
-    permission, 503 if the database does not answer, else 422.
+    query. `needs` is the required right. evalflow's errors become pages with the status of `status_of`.
     """
 
     def declare(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
@@ -93,10 +93,8 @@ def guarded_page(
                     await to_thread.run_sync(expect_right, workspace, needs)
                 await build(workspace, *args, **kwargs)
             except EvalflowError as error:
-                client.status_code, title = next(
-                    (shown for kind, shown in _ERRORS.items() if isinstance(error, kind)), (422, "Request failed")
-                )
-                instead(title, in_sentences(error))
+                client.status_code = status_of(error)
+                instead(_ERRORS.get(client.status_code, "Request failed"), in_sentences(error))
                 if isinstance(error, InfrastructureError):
                     ui.timer(RETRY_S, ui.navigate.reload, once=True)
             return None
@@ -127,12 +125,7 @@ def register_pages(module: str) -> None:
         ui.page(page.path, response_timeout=PAGE_TIMEOUT_S)(page.build)
 
 
-_ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
-    SignedOutError: (401, "Signed out"),
-    NotFoundError: (404, "Not found"),
-    ForbiddenError: (403, "Not allowed"),
-    InfrastructureError: (503, "Not available now"),
-}
+_ERRORS: Mapping[int, str] = {401: "Signed out", 403: "Not allowed", 404: "Not found", 503: "Not available now"}
 
 
 def instead(title: str, about: str) -> None:
