@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
+from evalflow.addons.studio.web.api.deps import CaseCount, Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import check_uses, checks
 from evalflow.addons.studio.work.cases import case_ids
 from evalflow.addons.studio.work.check_trial import CheckTrial, TrialState, example_row, try_checks, try_examples
@@ -49,12 +49,6 @@ class ExampleTrial(BaseModel):
     passes: bool
     state: TrialState
     reason: str
-
-
-class ChangedCases(BaseModel):
-    """The number of changed cases."""
-
-    count: int
 
 
 @router.get("")
@@ -112,12 +106,12 @@ def remove_check(space: Space, check: Name, expected: Expected) -> None:
 
 
 @router.post("/{check}/cases")
-def post_enabling(space: Space, check: Name, wanted: Enabling) -> ChangedCases:
+def post_enabling(space: Space, check: Name, wanted: Enabling) -> CaseCount:
     """Enable a check on many cases, or remove it from them."""
     ids = case_ids(space, wanted.dataset, tag=wanted.tag, text=wanted.text, draft=wanted.draft)
     if wanted.remove:
-        return ChangedCases(count=check_uses.remove_check(space, wanted.dataset, ids, check).count)
-    return ChangedCases(count=check_uses.enable_check(space, wanted.dataset, ids, check))
+        return CaseCount(count=check_uses.remove_check(space, wanted.dataset, ids, check).count)
+    return CaseCount(count=check_uses.enable_check(space, wanted.dataset, ids, check))
 
 
 def _draft(body: CheckChange, name: str) -> checks.CheckDraft:

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from evalflow.addons.studio.web.api.deps import (
+    CaseCount,
     Expected,
     Headers,
     Name,
@@ -152,12 +153,6 @@ class Deletion(RequestBody):
     cases: Ids
 
 
-class Count(BaseModel):
-    """The number of cases."""
-
-    count: int
-
-
 @cases_router.get("/cases")
 def read_cases(
     space: Space,
@@ -176,9 +171,9 @@ def read_cases(
 
 
 @cases_router.post("/cases", status_code=201)
-def post_cases(space: Space, dataset: Name, new: NewCases) -> Count:
+def post_cases(space: Space, dataset: Name, new: NewCases) -> CaseCount:
     """Add cases, all or none."""
-    return Count(count=add_cases(space, dataset, new.items, allow_irregular=new.allow_irregular))
+    return CaseCount(count=add_cases(space, dataset, new.items, allow_irregular=new.allow_irregular))
 
 
 @cases_router.get("/cases/{case}")
@@ -196,21 +191,21 @@ def put_case(
 
 
 @cases_router.post("/cases/delete")
-def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> Count:
+def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> CaseCount:
     """Delete cases."""
-    return Count(count=delete_cases(space, dataset, deletion.cases).count)
+    return CaseCount(count=delete_cases(space, dataset, deletion.cases).count)
 
 
 @cases_router.post("/cases/activate")
-def post_activation(space: Space, dataset: Name, wanted: Activation) -> Count:
+def post_activation(space: Space, dataset: Name, wanted: Activation) -> CaseCount:
     """Make drafts active so that runs take them, or cases drafts."""
-    return Count(count=activate_cases(space, dataset, wanted.cases, draft=wanted.draft))
+    return CaseCount(count=activate_cases(space, dataset, wanted.cases, draft=wanted.draft))
 
 
 @cases_router.post("/cases/tag")
-def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> Count:
+def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> CaseCount:
     """Add tags to many cases, and remove others."""
-    return Count(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
+    return CaseCount(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
 
 
 class MissingExamples(BaseModel):
@@ -232,12 +227,6 @@ class AskedBot(RequestBody):
     bot: str = Field(max_length=200)
 
 
-class FilledExamples(BaseModel):
-    """The number of cases that got an answer example."""
-
-    count: int
-
-
 @cases_router.get("/examples")
 def read_missing(space: Space, dataset: Name) -> MissingExamples:
     """How many cases have no answer example."""
@@ -246,9 +235,9 @@ def read_missing(space: Space, dataset: Name) -> MissingExamples:
 
 
 @cases_router.post("/examples")
-def post_examples(space: Space, dataset: Name, source: ExampleSource) -> FilledExamples:
+def post_examples(space: Space, dataset: Name, source: ExampleSource) -> CaseCount:
     """Give cases without an answer example the answers of a run."""
-    return FilledExamples(count=answer_examples.fill_examples(space, dataset, source.run))
+    return CaseCount(count=answer_examples.fill_examples(space, dataset, source.run))
 
 
 @cases_router.get("/cases/{case}/answers")

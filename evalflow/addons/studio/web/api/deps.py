@@ -101,8 +101,12 @@ _JSON_LINES = "application/jsonl"
 def json_lines(rows: Iterable[Any], name: str) -> StreamingResponse:
     """Rows as JSON lines, to download as a file of that name."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
-    return StreamingResponse(lines, media_type=_JSON_LINES, headers=headers)
+    return StreamingResponse(lines, media_type=_JSON_LINES, headers=attached(f"{name}.jsonl"))
+
+
+def attached(name: str) -> dict[str, str]:
+    """The header of a response to download as a file of that name; the id of an opened run in it can be any text."""
+    return {"Content-Disposition": f'attachment; filename="{re.sub(r"[^0-9A-Za-z_.-]", "_", name)}"'}
 
 
 def json_lines_described(about: str) -> dict[int | str, dict[str, Any]]:
@@ -117,6 +121,12 @@ class RequestBody(BaseModel):
     """The body of a request; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class CaseCount(BaseModel):
+    """The number of cases that were added, deleted or changed."""
+
+    count: int
 
 
 Cursor = Annotated[

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
+from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space, json_lines
 from evalflow.addons.studio.work import (
     review_calibration,
     review_desk,
@@ -211,9 +210,7 @@ def export_labels(
     """The labels with all hand-over columns, as `calibrate --labels` reads them."""
     if form == "csv":
         return Response(review_results.labels_csv(space, review), media_type="text/csv")
-    rows = review_results.review_labels(space, review)
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return Response(lines, media_type="application/jsonl")
+    return json_lines(review_results.review_labels(space, review), "labels")
 
 
 @router.put("/{review}/calibration")

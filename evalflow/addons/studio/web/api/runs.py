@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict
 from typing import Annotated, Any, BinaryIO, Literal
@@ -23,6 +22,7 @@ from evalflow.addons.studio.web.api.deps import (
     RequestBody,
     Seen,
     Space,
+    attached,
     json_lines,
     json_lines_described,
 )
@@ -204,8 +204,7 @@ def read_file(space: Space, run: Name, file: run_files.FileName) -> StreamingRes
     if suffix == "html":
         headers["Content-Security-Policy"] = f"{_REPORT_POLICY}; {report_policy()}"
     else:
-        safe = re.sub(r"[^\w.-]", "_", run, flags=re.ASCII)  # the id of an opened run can be any text
-        headers["Content-Disposition"] = f'attachment; filename="{safe}-{file}"'
+        headers |= attached(f"{run}-{file}")
     return StreamingResponse(_blocks(opened, size), media_type=_TYPES[suffix], headers=headers)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from evalflow.addons.studio.web.api.deps import Name, RequestBody, Space
+from evalflow.addons.studio.web.api.deps import Name, RequestBody, Space, attached
 from evalflow.addons.studio.web.api.problems import ProblemError
 from evalflow.addons.studio.work.archives import bot_archive, run_archive
 from evalflow.addons.studio.work.space import Workspace, within
@@ -113,16 +112,10 @@ _ZIP = "application/zip"
 _ZIPPED: dict[int | str, dict[str, Any]] = {200: {"content": {_ZIP: {}}, "description": "A zip archive."}}
 
 
-def _attached(blocks: Iterator[bytes], name: str) -> StreamingResponse:
-    safe = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)  # the id of an opened run can be any text
-    headers = {"Content-Disposition": f'attachment; filename="{safe}.zip"'}
-    return StreamingResponse(blocks, media_type=_ZIP, headers=headers)
-
-
 @router.get("/runs/{run}/archive", response_class=StreamingResponse, responses=_ZIPPED)
 def read_run_archive(space: Space, run: Name) -> StreamingResponse:
     """A run's results, configuration, prompts and cases: unpacked, a run for the command line that can be repeated."""
-    return _attached(run_archive(space, run), run)
+    return StreamingResponse(run_archive(space, run), media_type=_ZIP, headers=attached(f"{run}.zip"))
 
 
 @router.get("/bots/{bot}/archive", response_class=StreamingResponse, responses=_ZIPPED)
@@ -132,7 +125,7 @@ def read_bot_archive(
     dataset: Annotated[list[Name], Query(max_length=100, description="With their cases.")] = [],  # noqa: B006
 ) -> StreamingResponse:
     """A bot with its metrics, prompts, judges, checks and datasets: unpacked, a conf/ for the command line."""
-    return _attached(bot_archive(space, bot, dataset), bot)
+    return StreamingResponse(bot_archive(space, bot, dataset), media_type=_ZIP, headers=attached(f"{bot}.zip"))
 
 
 class Export(RequestBody):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from evalflow.addons.studio.web.api.deps import attached
 from tests.addons.studio.web.conftest import Api
 
 
@@ -59,6 +60,10 @@ def test_what_conf_declares_is_copied(api: Api) -> None:
     copy = api("POST", "/datasets/rag/copies", {"name": "mine"})
     assert copy.status == 201, copy.body
     assert copy.json["cases"] > 0
+
+
+def test_a_downloaded_file_has_a_safe_name_whatever_a_run_is_called() -> None:
+    assert attached('a"b\r\n/ü.zip') == {"Content-Disposition": 'attachment; filename="a_b____.zip"'}
 
 
 def test_a_dataset_is_exported_and_loads_again(api: Api) -> None:
