@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
 from evalflow.addons.studio.work.datasets import sample_datasets
 from evalflow.addons.studio.work.projects import Person
+from evalflow.addons.studio.work.review_desk import OwnProgress
 from evalflow.addons.studio.work.review_rows import Shown
 from evalflow.addons.studio.work.reviews import PREFERRED, Candidates, Review, ReviewEntry, ReviewRequest
 from evalflow.addons.studio.work.runs import Run, get_run, list_runs
@@ -88,20 +88,10 @@ async def _new_page(workspace: Workspace, run: str = "", against: str = "") -> N
         _ReviewForm(workspace, chosen, names, found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Own:
-    done: int
-    left: int
-    declined: int
-
-
-def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
+def _listed(space: Workspace) -> list[tuple[ReviewEntry, OwnProgress | None]]:
     """The reviews, each with the visitor's progress if they take part."""
-    found: list[tuple[ReviewEntry, _Own | None]] = []
-    for entry in reviews.list_reviews(space):
-        progress = review_desk.own_progress(space, entry.name) if entry.is_mine else None
-        found.append((entry, _Own(progress.done, progress.left, progress.declined) if progress else None))
-    return found
+    found = reviews.list_reviews(space)
+    return [(one, review_desk.own_progress(space, one.name) if one.is_mine else None) for one in found]
 
 
 def _none() -> None:
@@ -112,7 +102,7 @@ def _none() -> None:
         empty("inbox", "Nothing to label", "When somebody needs your judgement, it appears here.")
 
 
-def _card(entry: ReviewEntry, own: _Own | None) -> None:
+def _card(entry: ReviewEntry, own: OwnProgress | None) -> None:
     with ui.element("article").classes("card review stack"):
         with ui.element("div").classes("named"):
             if entry.review is None:
