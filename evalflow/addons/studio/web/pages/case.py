@@ -16,7 +16,7 @@ from evalflow.addons.studio.web.pages.case_conversation import (
     ReferenceFields,
     ScenarioFields,
 )
-from evalflow.addons.studio.web.pages.cases import CaseSearch
+from evalflow.addons.studio.web.pages.cases import FIELD_TITLES, CaseSearch
 from evalflow.addons.studio.web.pages.check_cards import CheckCards
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import UNDO, Edited, Saving, carry_out, confirmation
@@ -163,21 +163,9 @@ class _CaseEditor:
         )
 
 
-_NAMES = {
-    "messages": "Conversation",
-    "reference": "Expected answer",
-    "answer": "Recorded answer",
-    "demo_answer": "Answer example",
-    "contexts": "Context",
-    "vars": "Additional inputs",
-    "expected": "Expected label",
-    "actual": "Recorded label",
-}
-
-
 def _named(body: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a case by the names of their fields."""
-    return {_NAMES.get(key, key): value for key, value in body.items()}
+    return {FIELD_TITLES.get(key, key): value for key, value in body.items()}
 
 
 class _CaseWriter:

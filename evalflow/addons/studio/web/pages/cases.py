@@ -15,7 +15,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import carry_out, confirmation, dialog, offer_undo, open_once, question
 from evalflow.addons.studio.web.ui.faults import tell_fault
-from evalflow.addons.studio.web.ui.naming import TagCounts, TagField, tag_options
+from evalflow.addons.studio.web.ui.naming import TagCounts, TagField, offer_tags, tag_options
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
     address,
@@ -41,6 +41,30 @@ from evalflow.records import numbered, texts_of
 from evalflow.report.wording import counted, joined
 
 PAGE_SIZE = 50
+FIELD_TITLES = {
+    "question": "Question",
+    "history": "Earlier turns",
+    "messages": "Conversation",
+    "reference": "Expected answer",
+    "answer": "Recorded answer",
+    "contexts": "Context",
+    "tags": "Tags",
+    "group": "Group",
+    "id": "Id",
+    "expected": "Expected label",
+    "actual": "Recorded label",
+    "metadata": "Metadata",
+    "checks": "Checks",
+    "labels": "Human labels",
+    "demo_answer": "Answer example",
+    "failure": "Why it has no answer",
+    "scenario": "Scenario of a simulated user",
+    "persona": "Persona of a simulated user",
+    "goal": "Goal of a simulated user",
+    "facts": "Facts that a simulated user knows",
+    "vars": "Additional inputs",
+}
+"""What people call the fields of a case."""
 T = TypeVar("T")
 
 
@@ -204,11 +228,7 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         await super()._filtered()
 
     async def _changed(self) -> None:
-        options = tag_options(await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset))
-        if self._tag.value not in options:
-            self._tag.value = ""
-        self._tag.options = options
-        self._tag.update()
+        offer_tags(self._tag, await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset))
         await self.refresh()
 
     def _table(self, items: Sequence[cases.StoredCase]) -> None:

@@ -15,6 +15,7 @@ from evalflow.addons.studio.web.pages.check_form import CheckForm, check_content
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, carry_out, confirmation, edited, offer_undo
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.naming import offer_tags, tag_options
 from evalflow.addons.studio.web.ui.parts import (
     Latest,
     address,
@@ -266,7 +267,7 @@ class _Enabling:
                 self._dataset = forms.pick(
                     _DATASET, {name: title_of("dataset", name) for name in datasets}, datasets[0]
                 )
-                self._tag = forms.pick(_TAG, {"": "All tags"}, "")
+                self._tag = forms.pick(_TAG, tag_options(()), "")
                 self._state = forms.pick(_STATE, _STATES, "")
             self._said = text("", "p", "small").props("role=status")
             with ui.element("div").classes("actions"):
@@ -279,12 +280,7 @@ class _Enabling:
         after_paint(self._of_dataset)
 
     async def _of_dataset(self) -> None:
-        found = await to_thread.run_sync(dataset_tags, self._workspace, str(self._dataset.value))
-        options = {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in found}}
-        if self._tag.value not in options:
-            self._tag.value = ""
-        self._tag.options = options
-        self._tag.update()
+        offer_tags(self._tag, await to_thread.run_sync(dataset_tags, self._workspace, str(self._dataset.value)))
         await self.read()
 
     async def read(self) -> None:

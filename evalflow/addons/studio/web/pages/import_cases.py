@@ -13,7 +13,7 @@ from anyio import to_thread
 from nicegui import ui
 from nicegui.events import UploadEventArguments
 
-from evalflow.addons.studio.web.pages.cases import case_table, declared_row
+from evalflow.addons.studio.web.pages.cases import FIELD_TITLES, case_table, declared_row
 from evalflow.addons.studio.web.security.guards import LARGEST_UPLOAD
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.faults import FaultSummary, reveal
@@ -275,29 +275,6 @@ def _row_errors(problems: Sequence[Problem]) -> None:
         text(f"The first {uploads.SHOWN} are shown.", classes="small muted")
 
 
-_FIELDS = {
-    "question": "Question",
-    "history": "Earlier turns",
-    "messages": "Conversation",
-    "reference": "Expected answer",
-    "answer": "Recorded answer",
-    "contexts": "Context",
-    "tags": "Tags",
-    "group": "Group",
-    "id": "Id",
-    "expected": "Expected label",
-    "actual": "Recorded label",
-    "metadata": "Metadata",
-    "checks": "Checks",
-    "labels": "Human labels",
-    "demo_answer": "Example answer",
-    "failure": "Why it has no answer",
-    "scenario": "Scenario of a simulated user",
-    "persona": "Persona of a simulated user",
-    "goal": "Goal of a simulated user",
-    "facts": "Facts that a simulated user knows",
-    "vars": "Additional inputs, as an object",
-}
 _TYPED: dict[str, CellType] = {
     "Additional input: number": "number",
     "Additional input: true or false": "boolean",
@@ -332,7 +309,8 @@ class ColumnMapping:
                 fields[field] = column
         for column, picked in self._picks.items():
             is_input = not picked.value or picked.value in _TYPED
-            if column in _FIELDS and is_input and column not in _declared(fields) and _RIVALS.get(column) not in fields:
+            is_free = column not in _declared(fields) and _RIVALS.get(column) not in fields
+            if column in FIELD_TITLES and is_input and is_free:
                 faults[column] = "a column with this name is always that field; rename the column in the file"
             picked.error = faults.get(column)
         return None if faults else fields
@@ -342,7 +320,8 @@ class ColumnMapping:
             with ui.element("div"):
                 text(column.name or "(no name)", classes="mono")
                 text(clipped(column.example) or "(empty)", classes="small muted line")
-            options = {"": "Additional input", **_FIELDS, **{name: name for name in _TYPED}}
+            named = {**FIELD_TITLES, "vars": "Additional inputs, as an object"}
+            options = {"": "Additional input", **named, **{name: name for name in _TYPED}}
             picked = ui.select(options, value=column.field or "", on_change=on_change).props("outlined dense")
             picked.props["aria-label"] = f"What {column.name} is"
         self._picks[column.name] = picked

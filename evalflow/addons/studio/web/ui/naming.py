@@ -98,6 +98,12 @@ def tag_options(tags: TagCounts) -> dict[str, str]:
     return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
 
 
+def offer_tags(field: ui.select, tags: TagCounts) -> None:
+    """Let a filter by tag offer these; its choice stays if it is among them."""
+    options = tag_options(tags)
+    field.set_options(options, value=field.value if field.value in options else "")  # pyright: ignore - untyped in NiceGUI
+
+
 _TAGS = forms.About("Tags", "Choose, or type and press Enter. Sub-tags with >: User Issues > Hallucination.")
 
 
