@@ -132,7 +132,8 @@ def corrected_mean(
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
     everything = np.concatenate([s.judged, s.unlabelled])
     raw = float(everything.mean()) if everything.size else None
-    estimate, found, lambda_ = _estimate(s, mean, human, seed, has_ends=bounded or binary)
+    estimate, found, lambdas = _estimate(s, mean, human, seed, has_ends=bounded or binary)
+    lambda_ = None if lambdas is None else s.mean(lambdas)
     saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
     corrected = CorrectedMean(
         estimate,
@@ -151,7 +152,7 @@ def corrected_mean(
         s.labels.size,
         s.unlabelled.size,
         saved,
-        *_finite(s, mean, human, found, lambda_, seed),
+        *_finite(s, mean, human, found, lambdas),
         observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
     )
     return _clipped(corrected) if bounded else corrected
@@ -222,7 +223,8 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
 
 def _estimate(
     s: Sample, mean: float | None, human: Interval, seed: int, *, has_ends: bool
-) -> tuple[float | None, Interval, float | None]:
+) -> tuple[float | None, Interval, Floats | None]:
+    """The estimate, its interval, and the judge's weight at each labelled answer; None for too few labels."""
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
         return None, no_interval(few_labels(s.labels.size)), None
@@ -231,16 +233,16 @@ def _estimate(
     lambdas, why = lambdas_of(s, seed)
     if why:
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
-        return mean, replace(human, method=method), 0.0
+        return mean, replace(human, method=method), lambdas
     value, error = centred(s, lambdas)
     if not has_ends and (why := unsure(s, lambdas)):
-        return value, no_interval(why), s.mean(lambdas)
+        return value, no_interval(why), lambdas
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
-    return value, Interval(low, high, error, method_of(s)), s.mean(lambdas)
+    return value, Interval(low, high, error, method_of(s)), lambdas
 
 
 def _finite(
-    s: Sample, mean: float | None, human: Interval, found: Interval, lambda_: float | None, seed: int
+    s: Sample, mean: float | None, human: Interval, found: Interval, lambdas: Floats | None
 ) -> tuple[float | None, float | None]:
     """The interval of people's mean over exactly these answers, as for a simple random sample without replacement.
 
@@ -248,18 +250,17 @@ def _finite(
     degrees of freedom; with labels alone, the labels' interval times the root of the unlabelled share.
     """
     n, rest = s.labels.size, s.unlabelled.size
-    if lambda_ is None or mean is None or s.weights is not None:
+    if lambdas is None or mean is None or s.weights is not None:
         return None, None
     if not rest:
         return mean, mean
     if s.labelled_units < CROSSFIT_LABELS or found.low is None:
         return None, None
     share = rest / (rest + n)
-    if not lambda_:
+    if not lambdas.any():
         if human.low is None or human.high is None:
             return None, None
         return mean - math.sqrt(share) * (mean - human.low), mean + math.sqrt(share) * (human.high - mean)
-    lambdas, _ = lambdas_of(s, seed)
     value, _ = centred(s, lambdas)
     left = s.labels - lambdas / share * (s.judged - float(s.unlabelled.mean()))
     sums = np.bincount(s.units, (left - left.mean()) / n)
