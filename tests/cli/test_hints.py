@@ -14,6 +14,7 @@ import pytest
 
 from evalflow.app.core.options import Catalogue, Option, options
 from evalflow.cli import run_command
+from evalflow.stats import simulation
 from evalflow.testing import Endpoint, Request
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,7 @@ QUESTIONS = [{"question": f"Q{n}?", "my answer, {as} it is": "A.", "reference": 
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
     """Runs a command line in a folder of its own, and gives all that it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(simulation, "RUNS", 40)  # nobody reads the numbers of a plan here
     for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"):
         monkeypatch.setenv(name, "none")
     for name in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):

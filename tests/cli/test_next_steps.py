@@ -15,6 +15,7 @@ import pytest
 
 from evalflow.cli import run_command
 from evalflow.cli.verbs import VERBS
+from evalflow.stats import simulation
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,7 @@ def said(two_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     shutil.copytree(two_runs, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)
+    monkeypatch.setattr(simulation, "RUNS", 40)  # nobody reads the numbers of a plan here
 
     def run(words: Sequence[str]) -> tuple[int, str]:
         capsys.readouterr()

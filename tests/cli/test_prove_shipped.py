@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,12 +160,20 @@ def of_claims() -> list[str]:
     return [name for name in judged() if (own := shipped_values(name))["kind"] == "judge" and own.get("faults")]
 
 
+@pytest.fixture(scope="module")
+def own_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the cases as a dataset, to be copied."""
+    program = Program(tmp_path_factory.mktemp("own"))
+    path = program.write("own.jsonl", *(case_to_row(replace(case, answer=None)) for case in CASES))
+    assert program("new", "dataset", "own", "--path", path).returncode == 0
+    return program.folder
+
+
 @pytest.mark.parametrize("metric", of_claims())
-def test_a_metric_sees_the_faults_that_it_names_and_no_other_change(metric: str, program: Program) -> None:
-    rows = [case_to_row(replace(case, answer=None)) for case in CASES]
-    path = program.write("own.jsonl", *rows)
-    new = ("new", "dataset", "own", "--path", path)
-    assert program(*new).returncode == 0
+def test_a_metric_sees_the_faults_that_it_names_and_no_other_change(
+    metric: str, program: Program, own_dataset: Path
+) -> None:
+    shutil.copytree(own_dataset, program.folder, dirs_exist_ok=True)
     with Endpoint(Reader().reply) as endpoint:
         found = prove(program, metric, endpoint, "dataset=own", f"++metric.{metric}.fixture=null")["rows"]
     made = {row["change"]: row["as_expected"]["value"] for row in found}
