@@ -159,7 +159,7 @@ def test_a_run_whose_data_bring_labels_needs_no_scipy() -> None:
 @pytest.mark.parametrize(
     ("words", "most_own", "most"),
     [
-        (("list", "metric"), 70, 380),
+        (("list", "metric"), 41, 350),
         (("dataset=rag", "metric=exact_match"), 213, 1095),
         (("dataset=rag", "metric=faithfulness"), 257, 1182),
     ],

@@ -13,9 +13,7 @@ from typing import Any, cast
 import yaml
 from pydantic import ValidationError
 
-from evalflow import datasets
 from evalflow.config.explain import problems_of
-from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import SCHEMA_MARK, safe_yaml
 from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
@@ -116,6 +114,8 @@ def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
 
 def check_new_name(group: str, name: str) -> None:
     """Raise UserError if the name is taken, even by a shipped option, which the new file would replace."""
+    from evalflow.config.schema import IDENTIFIER  # late: a list needs no model of a run's configuration
+
     if not IDENTIFIER.match(name):
         hint = "lower-case letters, digits and _, a letter first"
         raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
@@ -363,6 +363,9 @@ class Catalogue:
 
     def _read(self, dataset: Option) -> list[Case] | Problem:
         """The first cases of a dataset, or the first problem of its file or its data."""
+        from evalflow import datasets
+        from evalflow.config.schema import DatasetConfig
+
         try:
             config = DatasetConfig.model_validate(dict(self._flat("dataset", dataset.name)))
             # Only the presence of a context matters, so its HTML is not converted.
@@ -376,6 +379,8 @@ class Catalogue:
 def _has(case: Case, need: str, *, demo: bool) -> bool:
     if demo and need == "answer":
         return bool(case.demo_answer)
+    from evalflow.config.schema import DERIVED
+
     need = DERIVED.get(need, need)
     root = need.partition(".")[0]
     return look_up(need, {root: getattr(case, root, None)}) not in (None, "", (), [], {})
