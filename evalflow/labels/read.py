@@ -118,7 +118,10 @@ GRADE_HINT = "grade on the metric's own scale, or undefined where there is nothi
 
 @dataclass(frozen=True, slots=True)
 class LabelledAnswer:
-    """An answer of a run, and its `answer_hash`; labels without one apply to it if it is `recorded` in the dataset."""
+    """An answer of a run, and its `answer_hash`; labels without one apply to it if it is `recorded` in the dataset.
+
+    `seen` are hashes of what people see beside the answer, by metric.
+    """
 
     dataset: str
     case_id: str
@@ -126,6 +129,7 @@ class LabelledAnswer:
     target_repeat: int
     digest: str
     recorded: bool
+    seen: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +153,7 @@ class Bound:
             "target": answer.target,
             "target_repeat": answer.target_repeat,
             "answer_hash": answer.digest,
+            "case_hash": answer.seen.get(label.metric),
             "metric": label.metric,
             "by": label.by,
             "human": self.score,

@@ -26,7 +26,6 @@ from evalflow.report.findings import (
     preference_findings,
 )
 from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
-from evalflow.report.large_results import write_large_results
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
 from evalflow.report.page import (
@@ -222,6 +221,8 @@ def write_reports(folder: Path, run: Reported) -> bool:
         if wanted is None:
             writers.append(ResultsWriter(table, run.scores).write)
         else:
+            from evalflow.report.large_results import write_large_results  # late: few runs are large
+
             write_large_results(table, run.scores)
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))

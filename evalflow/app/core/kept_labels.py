@@ -113,7 +113,7 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
         "notes": list(labels.notes),
         "rests_on": labels.rests_on,
     }
-    rows = _with_case_hashes(run, labels.frame).to_dicts()
+    rows = labels.frame.to_dicts()
     lines = (json.dumps(row, ensure_ascii=False) for row in (head, *rows))
     write_atomically(run.folder.labels, "\n".join(lines) + "\n")
 
@@ -147,7 +147,7 @@ def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
     return {"scale": scale.model_dump(mode="json"), "direction": found.config.direction}
 
 
-def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
+def case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
     """Return hashes of what people see beside an answer, by metric.
 
     That is question, reference, contexts if it reads them, and the other answer if it compares two.
@@ -164,20 +164,6 @@ def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> di
             seen.append(other_answer(config, row.case, row.answer))
         found[name] = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
     return found
-
-
-def _with_case_hashes(run: SavedRun, frame: pl.DataFrame) -> pl.DataFrame:
-    """Add `case_hash` to labels of the run's answers; followed labels already have it."""
-    new = frame.filter(pl.col("case_hash").is_null())
-    if new.is_empty():
-        return frame
-    keys, metrics = set(new.select("dataset", "case_id").iter_rows()), set(new["metric"])
-    hashes: dict[tuple[Any, ...], str] = {}
-    for row in answered_rows(run, run.scores(), keys):
-        for metric, digest in _case_hashes(run, row, metrics).items():
-            hashes[row.case.dataset, row.case.id, row.target, row.target_repeat, metric] = digest
-    own = frame.select("dataset", "case_id", "target", "target_repeat", "metric").iter_rows()
-    return frame.with_columns(pl.coalesce("case_hash", pl.Series([hashes.get(key) for key in own], dtype=pl.String)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +346,7 @@ def _answers(run: SavedRun, labels: Iterable[pl.DataFrame], metrics: Collection[
     found: dict[tuple[str, str], list[tuple[str, int, str, Mapping[str, str]]]] = {}
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
-            answer = row.target, row.target_repeat, answer_hash(row.answer), _case_hashes(run, row, metrics)
+            answer = row.target, row.target_repeat, answer_hash(row.answer), case_hashes(run, row, metrics)
             found.setdefault((row.case.dataset, row.case.id), []).append(answer)
     return found
 

@@ -14,6 +14,7 @@ from evalflow import datasets, paths
 from evalflow.app.core.kept_labels import (
     LabelSources,
     RunLabels,
+    case_hashes,
     follow,
     kept_followed,
     newest_labels,
@@ -228,12 +229,13 @@ def _of_data(run: SavedRun) -> Parsed:
 
 
 def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]:
-    ids = {one.case_id for one in given}
+    ids, metrics = {one.case_id for one in given}, {one.metric for one in given} & set(run.rules.metrics)
     keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
             case, digest, recorded = row.case, answer_hash(row.answer), is_recorded(row.case, row.answer)
-            yield LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, digest, recorded)
+            seen = case_hashes(run, row, metrics)
+            yield LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, digest, recorded, seen)
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:

@@ -129,7 +129,8 @@ class SavedRun:
         cases, answers = self.folder.cases, self.folder.answers
         if not cases.is_file():
             return False
-        return not answers.is_file() or answers.stat().st_mtime_ns <= cases.stat().st_mtime_ns
+        given = answers.stat() if answers.is_file() else None
+        return given is None or not given.st_size or given.st_mtime_ns <= cases.stat().st_mtime_ns
 
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
         """The cases as evaluated, or those `wanted` (dataset, id); from the data if there is no cases.jsonl yet."""

@@ -46,6 +46,7 @@ def test_a_report_keeps_the_cases_unless_an_answer_is_newer(tmp_path: Path, monk
     written = folder.cases.stat()
     rewrite(folder)
     assert folder.cases.stat().st_ino == written.st_ino
+    folder.answers.write_text("{}\n", encoding="utf-8")
     os.utime(folder.answers, ns=(written.st_mtime_ns + 1, written.st_mtime_ns + 1))
     text = folder.cases.read_text(encoding="utf-8")
     rewrite(folder)
