@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from evalflow.values.cells import number_of
 from evalflow.values.jsonvalues import as_list, as_map, as_number, is_list, kind
 
 _KEPT = (
@@ -132,13 +133,8 @@ def _value(declared: object) -> object:
 
 def _whole(value: object) -> int | None:
     """A whole number of 64 bits, which OTLP writes as text."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    try:
-        number = int(value)
-    except ValueError:
-        return None
-    return number if abs(number) < 2**64 else None
+    number = number_of(value) if isinstance(value, int | str) else None
+    return number if isinstance(number, int) and abs(number) < 2**64 else None
 
 
 def _id(value: object) -> str:

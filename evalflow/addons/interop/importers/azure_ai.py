@@ -18,6 +18,7 @@ from evalflow.addons.interop.importers.conversation import (
     conversation_case,
     history_in,
     message_rows,
+    passage,
     read_turns,
 )
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of, reference_of
@@ -244,19 +245,5 @@ def _passages(value: object) -> list[object] | None:
     if isinstance(value, str):
         return [value]
     listed = as_map(value).get("citations", value)
-    passages = [_passage(item) for item in as_list(listed)]
+    passages = [passage(item, ("content", "text"), ("url", "id", "document_id")) for item in as_list(listed)]
     return passages if isinstance(listed, list) and None not in passages else None
-
-
-def _passage(value: object) -> object:
-    if isinstance(value, str):
-        return value
-    passage = as_map(value)
-    at = next((name for name in ("content", "text") if isinstance(passage.get(name), str)), None)
-    if at is None:
-        return None
-    path = next((source for name in ("url", "id", "document_id") if isinstance(source := passage.get(name), str)), None)
-    title = passage.get("title")
-    about = {"title": title if isinstance(title, str) else None, "path": path}
-    rest = {name: part for name, part in passage.items() if name not in (at, "title")}
-    return {**rest, "text": passage[at], **{name: part for name, part in about.items() if part is not None}}

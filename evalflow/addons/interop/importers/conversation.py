@@ -11,7 +11,7 @@ from evalflow.addons.interop.importers.readers import parsed
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.records.answers import Message
-from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map, present
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "human", "ai", "model", "bot", "function"})
 _NAMES = ("name", "function", "tool_name")
@@ -150,6 +150,20 @@ def message_rows(messages: Iterable[Message]) -> list[dict[str, object]]:
         for message in messages
     ]
     return [{name: part for name, part in row.items() if part is not None} for row in rows]
+
+
+def passage(value: object, texts: Sequence[str], paths: Sequence[str]) -> object:
+    """A passage as a text, or as an object with its text and its path; None for anything else.
+
+    `texts` and `paths` are the keys of an object that may have them.
+    """
+    if isinstance(value, str):
+        return value
+    parts = as_map(value)
+    at = next((name for name in texts if isinstance(parts.get(name), str)), None)
+    path = next((parts[name] for name in paths if isinstance(parts.get(name), str)), None)
+    rest = {name: part for name, part in parts.items() if name != at}
+    return None if at is None else {**rest, "text": parts[at], **present(path=path)}
 
 
 def plain_calls(value: object) -> list[dict[str, object]] | None:

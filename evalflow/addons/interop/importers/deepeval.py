@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, joined
-from evalflow.addons.interop.importers.conversation import conversation_case, plain_calls, read_turns, steps_in
+from evalflow.addons.interop.importers.conversation import conversation_case, passage, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import parsed, parsed_object, plain_text, tags_in
@@ -232,13 +232,11 @@ def _passage(value: object) -> object:
     if isinstance(value, str):
         marked = _SOURCE.fullmatch(value)
         return {"text": marked["text"], "path": marked["path"]} if marked else value
-    passage = as_map(value)
-    key = next((name for name in ("context", "text", "content") if isinstance(passage.get(name), str)), None)
-    path = passage.get("source")
-    if key is None or not (path is None or isinstance(path, str)):
+    source = as_map(value).get("source")
+    if not (source is None or isinstance(source, str)):
         return None
-    rest = {name: part for name, part in passage.items() if name not in (key, "source")}
-    return {**rest, "text": passage[key], **({"path": path} if path else {})}
+    named = passage(value, ("context", "text", "content"), ("source",))
+    return {name: part for name, part in as_map(named).items() if name != "source"} or None
 
 
 def _calls(value: object) -> list[dict[str, object]] | None:

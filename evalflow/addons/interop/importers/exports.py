@@ -218,8 +218,10 @@ def _same(value: object) -> object:
 
 
 def _is_blank(value: object, platform: Platform) -> bool:
-    """Whether an input or output is empty; if the platform encodes JSON, also a text of an empty value."""
-    return value in ({}, []) and not platform.encoded
+    """Whether an input or output has no value; of a platform that encodes JSON, an empty list or object is a text."""
+    if value in ({}, []):
+        return not platform.encoded
+    return isinstance(value, Mapping) and all(part is None for part in as_map(value).values())
 
 
 def _structured(cell: object) -> object:

@@ -9,7 +9,14 @@ from pathlib import Path
 from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import input_of
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
+from evalflow.addons.interop.importers.files import (
+    ImportedConfig,
+    ImportSource,
+    as_json,
+    key_for,
+    output_text,
+    question_of,
+)
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
@@ -149,24 +156,17 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
 
 def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
     """The target, or several. If it is not text, None, and the key stays unread."""
-    target = sample.peek("target")
-    items = as_list(target) if isinstance(target, list) else [target]
-    texts = [_plain_text(item) for item in items]
-    if target is None or not texts or None in texts:
-        if target is not None and texts:
-            ledger.leave(
-                "values", "target", sample.where, "it is neither a text nor a list of texts; it is kept in `vars`"
-            )
-        return None
-    sample.get("target")
-    references = [text for text in texts if text is not None]
-    return references[0] if len(references) == 1 else references
+    references = sample.take(_targets, "target")
+    if references is None and sample.peek("target") not in (None, []):
+        reason = "it is neither a text nor a list of texts; it is kept in `vars`"
+        ledger.leave("values", "target", sample.where, reason)
+    return references[0] if references and len(references) == 1 else references
 
 
-def _plain_text(value: object) -> str | None:
-    if isinstance(value, str):
-        return value
-    return output_text(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _targets(value: object) -> list[str] | None:
+    items = as_list(value) if isinstance(value, list) else [value]
+    is_text = all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items)
+    return [as_json(item) for item in items] if items and is_text else None
 
 
 def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:

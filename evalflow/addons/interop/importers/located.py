@@ -6,7 +6,7 @@ Hydra's files are YAML 1.1, where `no` is false and `22:22` a number. JavaScript
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -73,6 +73,13 @@ class LocatedList(list[object]):
 def place(value: object, otherwise: str) -> str:
     """The place of an object in its file."""
     return value.where if isinstance(value, LocatedMap) else otherwise
+
+
+def placed(declared: object, where: str) -> Iterator[tuple[object, str]]:
+    """Each item of a list, or the only one, with its place; nothing for null."""
+    for number, item in enumerate(as_list(declared) if isinstance(declared, list) else [declared]):
+        if declared is not None:
+            yield item, place(item, declared.at(number) if isinstance(declared, LocatedList) else where)
 
 
 def located_yaml(text: str, file: str) -> object:

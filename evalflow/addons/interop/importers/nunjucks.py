@@ -104,7 +104,30 @@ def _environment() -> Sandbox:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _plain(value: object) -> object:
+    """The value of `_as_script` as JSON has it."""
+    match value:
+        case _Null():
+            return None
+        case _Boolean():
+            return bool(value)
+        case _Number():
+            return int(value) if value.is_integer() else float(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in as_map(value).items()}
+        case list():
+            return [_plain(inner) for inner in as_list(value)]
+        case _:
+            return value
+
+
+class _Null(str):
+    """Written as nothing."""
+
+    __slots__ = ()
 
 
 class _Boolean(int):
@@ -123,6 +146,13 @@ class _Number(float):
         return f"{Decimal(repr(float(self))):f}".removesuffix(".0")
 
 
+class _Object(dict[str, object]):
+    """Written as JSON, as promptfoo does."""
+
+    def __str__(self) -> str:
+        return _json(self)
+
+
 class _List(list[object]):
     """Written as JavaScript writes it."""
 
@@ -133,13 +163,13 @@ class _List(list[object]):
 def _as_script(value: object) -> object:
     """A value that is written as JavaScript writes it, null as nothing."""
     if value is None:
-        return ""
+        return _Null()
     if isinstance(value, bool):
         return _Boolean(value)
     if isinstance(value, float):
         return _Number(value)
     if isinstance(value, Mapping):
-        return {key: _as_script(inner) for key, inner in as_map(value).items()}
+        return _Object({key: _as_script(inner) for key, inner in as_map(value).items()})
     return _List([_as_script(inner) for inner in as_list(value)]) if isinstance(value, list) else value
 
 

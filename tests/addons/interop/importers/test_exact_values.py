@@ -10,7 +10,7 @@ import pytest
 
 from evalflow.addons.interop import importing
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
-from evalflow.addons.interop.importers.nunjucks import as_text
+from evalflow.addons.interop.importers.nunjucks import as_text, render
 from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.errors import UserError
@@ -153,6 +153,32 @@ def test_prompts_and_tests_are_separated_by_line_ends_alone(tmp_path: Path) -> N
     (case,) = rows(imported(tmp_path, "promptfoo", "promptfooconfig.json", config))
     assert case["vars"] == {"q": f"{long}\u2028y"}
     assert json.loads(case["answer"]) == [{"role": "user", "content": f"a\u2028b {long}\u2028y"}]
+
+
+def test_a_row_of_tests_with_too_few_cells_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("q,__expected\nx,contains: x\ny\n", encoding="utf-8")
+    config = {"prompts": ["{{q}}"], "providers": ["echo"], "tests": "t.csv"}
+    with pytest.raises(UserError, match=r"t.csv:3: the row has no cell for __expected"):
+        imported(tmp_path, "promptfoo", "promptfooconfig.json", config)
+
+
+@pytest.mark.parametrize("nothing", [{"q": None}, {"q": None, "r": None}])
+def test_objects_of_nulls_say_nothing(tmp_path: Path, nothing: dict[str, None]) -> None:
+    examples = [{"inputs": {"q": "Q"}, "outputs": nothing}, {"inputs": nothing, "outputs": {"a": "A"}}]
+    found = imported(tmp_path, "langsmith", "x.json", examples)
+    assert rows(found) == [{"id": "1", "question": "Q", "vars": {"q": "Q"}}]
+    assert found.ledger.counts()["cases"] == (2, 1, 1)
+
+
+def test_titles_of_passages_that_are_not_text_are_kept(tmp_path: Path) -> None:
+    row = {"query": "Q", "response": "A", "context": {"citations": [{"content": "c", "title": 5, "id": "p"}]}}
+    (case,) = rows(imported(tmp_path, "azure-ai", "x.jsonl", row))
+    assert case["contexts"] == [{"title": 5, "id": "p", "text": "c", "path": "p"}]
+
+
+def test_objects_in_templates_are_written_as_json() -> None:
+    assert as_text({"a": [1, None], "b": "é"}) == '{"a":[1,null],"b":"é"}'
+    assert render("{{ x | dump }}", {"x": [True, None, 1.0, {"a": False}]}) == '[true,null,1,{"a":false}]'
 
 
 @pytest.mark.parametrize(

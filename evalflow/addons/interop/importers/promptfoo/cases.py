@@ -10,10 +10,13 @@ from pathlib import Path
 
 from evalflow.addons.interop.importers.files import output_text
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
+from evalflow.addons.interop.importers.located import LocatedMap, placed
 from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, row_as_test
 from evalflow.addons.interop.importers.readers import object_in, objects_in, text_in, text_of
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets import columns
+from evalflow.datasets.sources import NUMBERING
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 from evalflow.values.jsonvalues import as_list, as_map, as_number
@@ -108,10 +111,7 @@ class TestReader:
             yield from self._scenario(scenario, config.at("scenarios"), number)
 
     def _entries(self, declared: object, where: str, base: Path) -> Iterator[_Entry]:
-        if declared is None:
-            return
-        for number, entry in enumerate(as_list(declared) if isinstance(declared, list) else [declared]):
-            spot = declared.at(number) if isinstance(declared, LocatedList) else where
+        for number, (entry, spot) in enumerate(placed(declared, where)):
             if isinstance(entry, str):
                 yield from self._files(entry, spot)
             elif (test := object_in(entry)) is None:
@@ -121,7 +121,7 @@ class TestReader:
             elif "path" in test and not {"vars", "assert", "providerOutput"} & set(test):
                 self.ledger.leave("tests", "tests", spot, "a program with a configuration makes them", PROGRAM)
             else:
-                yield test, place(test, spot), base
+                yield test, spot, base
 
     def _files(self, name: str, where: str) -> Iterator[_Entry]:
         """The tests in files."""
@@ -141,8 +141,11 @@ class TestReader:
         for path in paths:
             ending = path.suffix.lower()
             if ending in (".csv", ".jsonl"):
+                named = {*columns(DatasetConfig(path=str(path), format="csv"))} if ending == ".csv" else set[str]()
                 for row in read_rows(path):
-                    yield row_as_test(row.data, row.where) if ending == ".csv" else row.data, row.where, path.parent
+                    if missing := named - row.data.keys() - {NUMBERING}:
+                        raise UserError(Problem(f"the row has no cell for {min(missing)}", row.where))
+                    yield row_as_test(row.data, row.where) if named else row.data, row.where, path.parent
             elif ending in (".yaml", ".yml", ".json"):
                 yield from self._entries(read_document(path), shown(path), path.parent)
             else:

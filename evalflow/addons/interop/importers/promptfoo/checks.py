@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
+from evalflow.addons.interop.importers.located import place, placed
 from evalflow.addons.interop.importers.nunjucks import render
 from evalflow.addons.interop.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
 from evalflow.addons.interop.importers.readers import object_in, text_in, text_of
@@ -58,8 +58,7 @@ class CheckWriter:
         """
         fields: dict[str, object] = {}
         self._names.clear()
-        spots = [_spot(asserts, number, where) for number in range(len(asserts))]
-        made = [self._checks(item, variables, spot, fields) for item, spot in zip(asserts, spots, strict=True)]
+        made = [self._checks(item, variables, spot, fields) for item, spot in placed(asserts, where)]
         checks = [check for several in made for check in several]
         if threshold is None and all(check.get("weight", 1.0) == 1.0 for check in checks):
             return checks, fields
@@ -112,9 +111,7 @@ class CheckWriter:
         """An assert-set as a group; as single checks if one of them has no equivalent."""
         fate = self._fate(declared, "groups", "assert-set", place(declared, where))
         listed = as_list(declared.get("assert"))
-        made = [
-            self._checks(item, variables, _spot(listed, number, where), fields) for number, item in enumerate(listed)
-        ]
+        made = [self._checks(item, variables, spot, fields) for item, spot in placed(listed, where)]
         checks = [check for several in made for check in several]
         threshold = declared.get("threshold")
         if not made or any(len(several) != 1 for several in made):
@@ -204,10 +201,3 @@ def _no_share(checks: Sequence[Mapping[str, object]], threshold: object) -> Untr
 def _group(checks: Sequence[Mapping[str, object]], threshold: object) -> dict[str, object]:
     share = as_number(threshold)
     return {"checks": list(checks), **({} if share is None else {"threshold": share})}
-
-
-def _spot(items: Sequence[object], number: int, where: str) -> str:
-    item = items[number]
-    if isinstance(item, LocatedMap):
-        return item.where
-    return items.at(number) if isinstance(items, LocatedList) else where

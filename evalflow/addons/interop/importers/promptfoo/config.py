@@ -17,7 +17,7 @@ from evalflow.addons.interop.importers.files import (
     key_for,
 )
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place, resolved
+from evalflow.addons.interop.importers.located import LocatedMap, place, placed, resolved
 from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader
 from evalflow.addons.interop.importers.promptfoo.cases import (
     NO_LIKE,
@@ -202,9 +202,7 @@ def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
 
 def _entries(suite: _Suite, declared: object, where: str) -> Iterator[tuple[object, str]]:
     """Each provider with its place; those in YAML and JSON files too."""
-    entries = as_list(declared) if isinstance(declared, list) else [] if declared is None else [declared]
-    for number, entry in enumerate(entries):
-        spot = declared.at(number) if isinstance(declared, LocatedList) else where
+    for entry, spot in placed(declared, where):
         if isinstance(entry, str) and entry.startswith("file://") and entry.endswith((".yaml", ".yml", ".json")):
             try:
                 path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
@@ -213,7 +211,7 @@ def _entries(suite: _Suite, declared: object, where: str) -> Iterator[tuple[obje
                 continue
             yield from _entries(suite, read_document(path), shown(path))
         else:
-            yield entry, place(entry, spot)
+            yield entry, spot
 
 
 def _columns(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.addons.interop.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
+from evalflow.addons.interop.importers.located import Broken, LocatedMap, located_json, located_yaml, placed
 from evalflow.addons.interop.importers.nunjucks import jinja_of
 from evalflow.addons.interop.importers.readers import objects_in, text_in, texts_in
 from evalflow.addons.interop.importers.sources import SourceFolder, text_of_file
@@ -55,10 +55,9 @@ class PromptReader:
         entries: list[object] = as_list(declared) if isinstance(declared, list) else [declared]
         if isinstance(declared, LocatedMap) and not {"raw", "id", "path", "label"} & set(declared):
             entries = [_labelled(declared, name, label) for name, label in declared.items()]
-        for number, entry in enumerate(entries):
-            spot = entries.at(number) if isinstance(entries, LocatedList) else where
+        for number, (entry, spot) in enumerate(placed(entries, where)):
             try:
-                yield from self._entry(entry, place(entry, spot))
+                yield from self._entry(entry, spot)
             except Untranslatable as error:
                 shown = entry if isinstance(entry, str) else f"{number + 1}"
                 yield f"prompt {shown.splitlines()[0][:60] if shown.strip() else number + 1}", spot, error
