@@ -62,8 +62,8 @@ def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: 
         role = as_map(item).get("role", as_map(item).get("type", "other"))
         ledger.leave("messages", f"message ({role})", where, reason)
     ledger.take("messages", len(taken))
-    if pictures := sum(len(message.parts) - _texts(message) for message in messages):
-        ledger.take("images and other parts", pictures)
+    if others := sum(part.get("type") != "text" for message in messages for part in message.parts):
+        ledger.take("images and other parts", others)
     return messages
 
 
@@ -83,10 +83,6 @@ def _with_rest(item: object, messages: Sequence[Message]) -> object:
 
 def _is_in(value: object, kept: str) -> bool:
     return all(key == "type" or str(item) in kept for key, item in leaves(value))
-
-
-def _texts(message: Message) -> int:
-    return sum(part.get("type") == "text" for part in message.parts)
 
 
 def history_in(row: Mapping[str, object], ledger: Ledger, where: str) -> tuple[str, list[dict[str, object]]]:

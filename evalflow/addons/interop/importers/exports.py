@@ -25,7 +25,6 @@ from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
-from evalflow.records.answers import Message
 from evalflow.values.jsonvalues import as_list, as_map, present
 
 Scores = Iterator[tuple[object, object]]
@@ -268,18 +267,15 @@ def answer_of(
     of a `cell` and contains no text, that text is the answer.
     """
     turns = as_list(as_map(output).get("messages", output))
-    if are_messages(turns):
-        messages = read_turns(turns, ledger, where)
+    is_one = not are_messages(turns) and are_messages([output])
+    if is_one or are_messages(turns):
+        messages = read_turns([output] if is_one else turns, ledger, where)
         steps = message_rows(messages) if any(item.tool_calls for item in messages) else None
-        has_pictures = any(item.parts for item in messages)
-        if len(as_map(output)) > 1 or has_pictures or (len(turns) > 1 and not steps):
+        is_more = any(item.metadata for item in messages) if is_one else len(as_map(output)) > 1
+        if is_more or any(item.parts for item in messages) or (len(turns) > 1 and not steps):
             about |= joined(about, {"output": output})
-        return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
-    if are_messages([output]):
-        [message] = read_turns([output], ledger, where) or [Message("assistant", "")]
-        steps = message_rows([message]) if message.tool_calls else None
-        about |= joined(about, {"output": output} if message.metadata or message.parts else {})
-        return {"answer": message.content, **({"actual": steps} if steps else {})}
+        answer = messages[0].content if is_one and messages else said_in(messages[-1:]) or ""
+        return {"answer": answer, **present(actual=steps)}
     text = spoken_text(output)
     if not _is_whole(output, text):
         about |= joined(about, {"output": output})

@@ -106,7 +106,7 @@ def _check(identifier: str, key: str, value: object) -> dict[str, object] | None
 def _interactions(scenario: Mapping[str, object], where: str) -> Iterator[Columns]:
     """A row for each interaction, with the messages before it. The first row has all keys of the scenario."""
     declared = as_list(scenario.get("interactions"))
-    ordered = sorted(declared, key=_position) if all(isinstance(entry, Mapping) for entry in declared) else declared
+    ordered = sorted(declared, key=lambda entry: as_number(as_map(entry).get("position")) or 0.0)
     about = {name: value for name, value in scenario.items() if name != "interactions"}
     shared = {name: about[name] for name in ("id", "tags", "status") if name in about}
     earlier: list[object] = []
@@ -118,10 +118,6 @@ def _interactions(scenario: Mapping[str, object], where: str) -> Iterator[Column
         place = f"{where}:interactions[{number}]" if len(ordered) > 1 else where
         yield Columns({**(shared if number else about), **many, "interaction": interaction}, place)
         earlier = [*earlier, *own]
-
-
-def _position(interaction: object) -> float:
-    return as_number(as_map(interaction).get("position")) or 0.0
 
 
 @dataclass(frozen=True, slots=True)

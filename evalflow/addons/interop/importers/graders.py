@@ -110,12 +110,6 @@ def _in_jinja(tag: re.Match[str]) -> str:
     return f'{{{{ vars{column[1]} | fenced("{re.sub(chr(92) + "W+", "_", column[1]).strip("_")}") }}}}'
 
 
-def _expect_answer(declared: Columns) -> None:
-    compared = declared.get("input")
-    if not isinstance(compared, str) or not _OUTPUT.fullmatch(compared.strip()):
-        raise Untranslatable(f"it compares {as_text(compared)[:60]}, not the answer", _COMPARE)
-
-
 _OPERATIONS: Mapping[str, dict[str, object]] = {
     "eq": {"op": "equals"},
     "ne": {"op": "not_equals"},
@@ -156,7 +150,9 @@ def _names_answer(template: object) -> TypeGuard[str]:
 
 
 def _text_similarity(name: str, declared: Columns) -> Grader:
-    _expect_answer(declared)
+    compared = declared.get("input")
+    if not isinstance(compared, str) or not _OUTPUT.fullmatch(compared.strip()):
+        raise Untranslatable(f"it compares {as_text(compared)[:60]}, not the answer", _COMPARE)
     metric, threshold = declared.text("evaluation_metric"), as_number(declared.get("pass_threshold"))
     if metric != "cosine":
         raise Untranslatable(f"evalflow has no check equivalent to {metric}", LEXICAL)

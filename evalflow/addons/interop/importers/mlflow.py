@@ -91,6 +91,7 @@ def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
 
 def _scores(row: Columns) -> Scores:
     """Scores of tables and assessments; people's scores are labels. MLflow's yes and no are 1 and 0."""
+    row.leave(_STEPS, "spans", "trace", hint=_OTLP)
     named: set[str] = set()
     for column in row.declared:
         name, _, last = column.rpartition("/")
@@ -117,11 +118,6 @@ def _scores(row: Columns) -> Scores:
             yield name, _YES.get(value, value) if isinstance(value, str) else value
 
 
-def _part(row: Columns) -> str:
-    row.leave(_STEPS, "spans", "trace", hint=_OTLP)
-    return ""
-
-
 def _seconds(row: Columns) -> float | None:
     for name in ("execution_duration_ms", "execution_duration"):
         if (milliseconds := row.number(name)) is not None:
@@ -137,7 +133,6 @@ MLFLOW = Platform(
     expected=("expectations", "targets", "ground_truth"),
     scores=_scores,
     hint="export a dataset (dataset.to_df().to_json(..., orient='records')), a result (result.result_df), or traces",
-    part_of=_part,
     number=("dataset_record_id", "trace_id", "request_id", "client_request_id"),
     seconds=_seconds,
     references=_REFERENCES,

@@ -157,8 +157,7 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
         return {"": read_objects(path, "data", archive.ledger.leave_broken)}
     runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()
     for number, run in enumerate(runs):
-        about, items = run.child("run"), run.get("output_items")
-        listed = as_map(items).get("data") if isinstance(items, Mapping) else items
+        about, listed = run.child("run"), _answers_of(run)
         name = _name_of(about) or str(number + 1)
         about.leave(_WHOLE, *about.names)
         key = name if len(runs) > 1 else ""
@@ -168,6 +167,11 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
         _leave_rows(archive, rows, runs, shown(path))
         return tables
     return {"": _listed(archive, rows, shown(path))}
+
+
+def _answers_of(run: Columns) -> object:
+    items = run.get("output_items")
+    return as_map(items).get("data") if isinstance(items, Mapping) else items
 
 
 def _name_of(declared: Columns) -> str:
@@ -184,10 +188,8 @@ def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str)
     """List the rows of an archive that are in no run."""
     listed = as_list(rows)
     asked: set[str] = set()
-    for run in runs if listed else ():
-        items: object = run.peek("output_items")
-        for item in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
-            asked.add(json.dumps(item_of(as_map(item)), sort_keys=True))
+    for item in (item for run in runs for item in as_list(_answers_of(run))):
+        asked.add(json.dumps(item_of(as_map(item)), sort_keys=True))
     for row in listed:
         if json.dumps(item_of(as_map(row)), sort_keys=True) not in asked:
             hint = "to import it, remove `runs` from a copy of the file and import the copy"

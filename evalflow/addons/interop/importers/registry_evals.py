@@ -159,11 +159,9 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
         raise Untranslatable("the prompt of its modelgraded YAML is not text", "write it as a rubric: docs/metrics.md")
     declared = Columns(spec_document, spec_document.where, f"{name}.")
     values = _worth(imported, key, declared)
-    prompt, text = (
-        f"{key}/{key}.jinja",
-        _jinja(text_of(declared.get("prompt"), "prompt"), declared.get("input_outputs")),
-    )
+    text = _jinja(text_of(declared.get("prompt"), "prompt"), declared.get("input_outputs"))
     declared.close(imported.ledger)
+    prompt = f"{key}/{key}.jinja"
     imported.prompts[prompt] = text
     option = rubric_option(f"{spec}, a modelgraded eval.", {"type": "label", "values": values}, None, text)
     return {**option, "prompt": prompt}
@@ -171,7 +169,8 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
 
 def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, float]:
     """The score of each choice, from 0 to 1."""
-    choices = [text_of(choice, "choice") for choice in _choices(declared.get("choice_strings"))]
+    strings = declared.get("choice_strings")  # each letter of a text is a choice
+    choices = [text_of(choice, "choice") for choice in (strings if isinstance(strings, str) else as_list(strings))]
     scores: Mapping[str, Any] = as_map(declared.get("choice_scores"))
     if declared.peek("choice_scores") == "from_strings":
         scores = {choice: choice for choice in choices}
@@ -187,11 +186,6 @@ def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, f
     low, high = min(values.values()), max(values.values())
     imported.notes.append(f"{key}: the scores {low:g} to {high:g} of its choices are 0 to 1")
     return {choice: (value - low) / ((high - low) or 1) for choice, value in values.items()}
-
-
-def _choices(declared: object) -> list[object]:
-    """The choices; each letter of a text is a choice."""
-    return list(declared) if isinstance(declared, str) else as_list(declared)
 
 
 def _jinja(prompt: str, said_to: object) -> str:

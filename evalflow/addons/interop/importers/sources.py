@@ -69,15 +69,14 @@ class SourceFolder:
 
     def find(self, name: str, base: Path, where: str) -> Path:
         """The file of a relative or absolute name; UserError if it is not there, or outside of the folder."""
-        path = self._resolved(name, base, where)
         try:
-            exists = path.exists()
+            exists = self._resolved(name, base, where).exists()
         except OSError as error:
             what = f"it names {name[:60]}, which cannot be opened: {error.strerror}"
             raise UserError(Problem(what, where)) from None
         if not exists:
             raise MissingFile(f"it names {name}, which does not exist", where)
-        self.inside(name, base, where)
+        path = self.inside(name, base, where)
         if not path.is_file():
             raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))
         return path

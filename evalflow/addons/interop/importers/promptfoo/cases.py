@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from evalflow.addons.interop.importers.files import output_text
@@ -101,14 +101,12 @@ class TestReader:
 
     def read(self, config: LocatedMap) -> Iterator[SourceTest]:
         """All tests, scenarios last."""
-        for own, where, base in self._declared(config):
+        tests = self._entries(config.get("tests"), config.at("tests"), self.base)
+        scenarios = enumerate(as_list(config.get("scenarios")))
+        declared = (self._scenario(scenario, config.at("scenarios"), number) for number, scenario in scenarios)
+        for own, where, base in chain(tests, chain.from_iterable(declared)):
             with self.ledger.taking("tests", f"test {own.get('description') or ''}".strip(), where):
                 yield self._test(own, where, base)
-
-    def _declared(self, config: LocatedMap) -> Iterator[_Entry]:
-        yield from self._entries(config.get("tests"), config.at("tests"), self.base)
-        for number, scenario in enumerate(as_list(config.get("scenarios"))):
-            yield from self._scenario(scenario, config.at("scenarios"), number)
 
     def _entries(self, declared: object, where: str, base: Path) -> Iterator[_Entry]:
         for number, (entry, spot) in enumerate(placed(declared, where)):

@@ -228,8 +228,8 @@ def _columns(
                     continue
                 several = f" {number + 1}" if len(prompts) > 1 else ""
                 key = key_for(f"{suite.source.name} {label}{several}", taken, "target")
-                asked = _asked_with(replace(provider, label=f"{label}{several}"), prompt)
-                target = target_of(asked, key, chat.user)
+                config = {**provider.config, **prompt.config} if asks_model(provider) else provider.config
+                target = target_of(replace(provider, label=f"{label}{several}", config=config), key, chat.user)
                 taken.add(key)
                 suite.imported.notes.extend(target.notes)
                 mine = [name for name in target.left if name.partition(".")[0] in prompt.config]
@@ -256,13 +256,6 @@ def _columns(
 
 def _named(prompt: SourcePrompt) -> str:
     return f"prompt {prompt.label.strip().partition(chr(10))[0][:60]}"
-
-
-def _asked_with(provider: SourceProvider, prompt: SourcePrompt) -> SourceProvider:
-    """The provider with the prompt's request settings, if it asks a model."""
-    if not prompt.config or not asks_model(provider):
-        return provider
-    return replace(provider, config={**provider.config, **prompt.config})
 
 
 def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from evalflow.addons.interop.importers.nunjucks import rendered_variables
 from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.addons.interop.importers.promptfoo.cases import tag_names
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
-from evalflow.addons.interop.importers.readers import parsed
+from evalflow.addons.interop.importers.readers import parsed, plain_text
 from evalflow.addons.interop.importers.recorded import writable
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.addons.interop.importers.sources import (
@@ -46,7 +46,7 @@ from evalflow.datasets.json_files import document_values
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
-from evalflow.values.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number, present
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)
@@ -207,17 +207,14 @@ def _answer(row: Columns) -> dict[str, object]:
         error = row.get("error") or response.get("error")
         return {"failure": as_json(error or "the tool got no answer")}
     response.get("output")
-    ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
-    more = {} if ended is None else {"finish_reason": ended}
-    return {"answer": as_json(output), **more}
+    return {"answer": as_json(output), **present(finish_reason=response.take(plain_text, "finishReason"))}
 
 
-def _bill(row: Columns) -> dict[str, float]:
+def _bill(row: Columns) -> dict[str, object]:
     """The latency of an answer that was not cached, and its cost."""
     cached = row.child("response").peek("cached")
-    latency, cost = None if cached else row.number("latencyMs"), row.number("cost")
-    bill = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
-    return {key: value for key, value in bill.items() if value is not None}
+    latency = None if cached else row.number("latencyMs")
+    return present(latency_s=None if latency is None else latency / 1000, cost_usd=row.number("cost"))
 
 
 def _scores(results: _Results, row: Columns) -> dict[str, object]:
@@ -238,7 +235,8 @@ def _scores(results: _Results, row: Columns) -> dict[str, object]:
     numbers: Counter[str] = Counter()
     for component in components:
         result = as_map(component)
-        about = as_map(result.get("assertion")) or _set_of(result)
+        declared_set = as_map(as_map(result.get("metadata")).get("assertionSet"))
+        about = as_map(result.get("assertion")) or {"type": "assert-set", **declared_set}
         try:
             name = name_of(about)
         except Untranslatable as failure:
@@ -256,15 +254,13 @@ def _scores(results: _Results, row: Columns) -> dict[str, object]:
     return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, row.where)}
 
 
-def _set_of(component: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "assert-set", **as_map(as_map(component.get("metadata")).get("assertionSet"))}
-
-
 def _score(
     results: _Results, name: str, scores: Sequence[tuple[object, float]], where: str
 ) -> Iterator[tuple[str, float | bool]]:
     """The score of a name: the weighted mean of the assertions that share it, as in their check."""
-    key = results.scores.get(name) or _score_key(results, name)
+    key = results.scores.get(name)
+    if key is None and len(results.scores) < _MANY:
+        key = results.scores[name] = key_for(name, [*results.scores.values()], "score")
     usable = [(number, weight) for score, weight in scores if (number := score_number(score)) is not None]
     if key is None or len(usable) < len(scores):
         reason = "it is not a number" if key else f"there are more than {_MANY} names of scores"
@@ -276,14 +272,6 @@ def _score(
         yield key, bool(usable[0][0]) if name == "passed" else usable[0][0]
     else:
         yield key, sum(score * weight for score, weight in usable) / total
-
-
-def _score_key(results: _Results, name: str) -> str | None:
-    if len(results.scores) >= _MANY:
-        return None
-    key = key_for(name, [*results.scores.values()], "score")
-    results.scores[name] = key
-    return key
 
 
 def _declare(results: _Results, file: str) -> None:
