@@ -100,6 +100,11 @@ class Columns:
         """As `take`, for a number of at least 0, or a cell's text of one."""
         return self.take(number_of, name)
 
+    def milliseconds(self, name: str) -> float | None:
+        """As `number`, for milliseconds, in seconds."""
+        number = self.number(name)
+        return None if number is None else number / 1000
+
     def spread(self, starts: tuple[str, ...]) -> dict[str, object]:
         """Read the keys with one of these prefixes: their values by the rest of the key; JSON texts are parsed."""
         values: dict[str, object] = {}

@@ -93,7 +93,8 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
     """Find the file of rows in a folder, and the other files with their scores."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
-    beside = [path for path in files if platform.scored(_first(platform, path))]
+    firsts = {path: next(_rows(platform, path)) for path in files}
+    beside = [path for path, row in firsts.items() if platform.scored(Columns(row.data, row.where))]
     others = [path for path in files if path not in beside]
     if len(others) != 1:
         what = f"the folder has {len(others)} files of rows and {len(beside)} of scores; expected one file of rows"
@@ -133,11 +134,6 @@ class _ScoreStore:
         """The places of scores whose row was not found."""
         for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
             yield where
-
-
-def _first(platform: Platform, path: Path) -> Columns:
-    row = next(_rows(platform, path))
-    return Columns(row.data, row.where)
 
 
 def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:

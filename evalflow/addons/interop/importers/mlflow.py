@@ -120,8 +120,8 @@ def _scores(row: Columns) -> Scores:
 
 def _seconds(row: Columns) -> float | None:
     for name in ("execution_duration_ms", "execution_duration"):
-        if (milliseconds := row.number(name)) is not None:
-            return milliseconds / 1000
+        if (seconds := row.milliseconds(name)) is not None:
+            return seconds
     return row.number("latency")
 
 

@@ -212,11 +212,6 @@ def _phoenix_scores(row: Columns) -> Scores:
         yield name, _scored(row, column, row.peek(column)) if column in row else row.peek(f"annotation_{name}_label")
 
 
-def _phoenix_seconds(row: Columns) -> float | None:
-    milliseconds = row.number("latency_ms")
-    return None if milliseconds is None else milliseconds / 1000
-
-
 PHOENIX = Platform(
     tool="Phoenix",
     column="phoenix",
@@ -229,7 +224,7 @@ PHOENIX = Platform(
     lists=("data.examples", "examples"),
     number=("example_id", "id"),
     group=("example_id",),
-    seconds=_phoenix_seconds,
+    seconds=lambda row: row.milliseconds("latency_ms"),
 )
 
 

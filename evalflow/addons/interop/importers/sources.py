@@ -112,7 +112,7 @@ class SourceFolder:
 def read_text(path: Path) -> str:
     """The text of a file without its byte order mark; UserError if it is missing, empty, too large or not UTF-8."""
     name = shown(path)
-    with _readable(path):
+    with readable(path):
         size = path.stat().st_size
         if size > LARGEST_FILE:
             hint = "only JSON lines and CSV may be larger; split the file, or delete what you do not need"
@@ -144,13 +144,9 @@ def text_of_file(path: Path) -> str:
         raise Untranslatable(f"it names the file {path.name}, which {what}", error.problems[0].hint) from None
 
 
-def expect_text(path: Path) -> None:
-    """Refuse an empty or binary file before it is read row by row."""
-    _head(path)
-
-
-def _head(path: Path) -> bytes:
-    with _readable(path), path.open("rb") as file:
+def expect_text(path: Path) -> bytes:
+    """The beginning of a file that is read row by row; UserError if it is empty or binary."""
+    with readable(path), path.open("rb") as file:
         head = file.read(4096)
     if not head.strip():
         raise UserError(Problem("the file is empty", shown(path)))
@@ -165,7 +161,7 @@ def _not_text(content: bytes) -> str:
 
 
 @contextmanager
-def _readable(path: Path) -> Generator[None]:
+def readable(path: Path) -> Generator[None]:
     """Turn errors of the disk into UserError."""
     try:
         yield
@@ -216,7 +212,7 @@ def leave_document_keys(path: Path, values: Mapping[str, object], read: Collecti
 
 def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
     """Whether a file begins with a mark, after white space and a byte order mark; UserError if it is not text."""
-    return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
+    return expect_text(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
 
 
 def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
@@ -231,7 +227,7 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     expect_text(path)
     is_table, empty = path.suffix.lower() == ".csv", True
     try:
-        with _readable(path):
+        with readable(path):
             for _, row in filled_rows(opener(path)):
                 empty = False
                 if isinstance(row, SourceRow):

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExperiment, ImportSource, dataset_option
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.recorded import RecordedCases
-from evalflow.addons.interop.importers.sources import expect_text
+from evalflow.addons.interop.importers.sources import expect_text, readable
 from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import Problem, UserError
@@ -58,12 +58,12 @@ class _TraceStore:
         sizes = "SELECT trace, min(rowid), count(*), sum(length(data)) FROM span GROUP BY trace ORDER BY 2"
         for trace, first, count, size in self._database.execute(sizes):
             [head] = self._database.execute("SELECT data FROM span WHERE rowid = ?", (first,)).fetchone()
-            where = _span(head).where
+            where = _SPAN.validate_json(head).where
             if count > MANY_SPANS or size > MAX_RECORD:
                 yield count, where, None
                 continue
             rows = self._database.execute("SELECT data FROM span WHERE trace = ? ORDER BY rowid", (trace,))
-            yield count, where, [_span(data) for (data,) in rows]
+            yield count, where, [_SPAN.validate_json(data) for (data,) in rows]
 
 
 def read_traces(source: ImportSource) -> ImportedConfig:
@@ -201,12 +201,9 @@ def _spans(path: Path, ledger: Ledger) -> Iterator[Span]:
 
 def _is_lines(path: Path) -> bool:
     """Whether each line, or each object that begins on a line of its own, is a request."""
-    try:
-        with path.open("rb") as file:
-            while (line := file.readline(MAX_RECORD + 2)) and not line.removeprefix(BOM).strip():
-                pass
-    except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    with readable(path), path.open("rb") as file:
+        while (line := file.readline(MAX_RECORD + 2)) and not line.removeprefix(BOM).strip():
+            pass
     is_small = path.stat().st_size <= MAX_RECORD
     first = line.removeprefix(BOM).strip()
     is_whole = first.endswith(b"}") and len(line) <= MAX_RECORD
@@ -214,7 +211,7 @@ def _is_lines(path: Path) -> bool:
 
 
 def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
-    try:
+    with readable(path):
         for row in open_jsonl(path).rows:
             if isinstance(row, Problem):
                 raise UserError(row)
@@ -230,8 +227,6 @@ def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
                     yield row.where, span
             except ValueError as error:
                 raise UserError(Problem(str(error), row.where, "export them with OTLP 0.15 or newer")) from None
-    except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
 def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
@@ -242,7 +237,3 @@ def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
     ledger.take("requests")
     for number, span in enumerate(streamed_items(path, prefix)):
         yield f"{shown(path)}:spans[{number}]", span
-
-
-def _span(data: str) -> Span:
-    return _SPAN.validate_json(data)

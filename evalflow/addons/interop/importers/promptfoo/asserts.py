@@ -208,18 +208,6 @@ def _filled(what: str) -> Callable[[object], str]:
     return read
 
 
-def _lower_text(value: object) -> str:
-    return _required_text(value).lower()
-
-
-def _lower_texts(value: object) -> list[str]:
-    return [text.lower() for text in _texts(value)]
-
-
-def _pattern(value: object, _declared: object) -> Rule:
-    return rule_of_pattern(_filled("pattern")(value))
-
-
 def _schema(value: object) -> dict[str, object]:
     schema = value
     if isinstance(value, str) and value.strip():
@@ -307,14 +295,14 @@ def _tools_used(value: object, _declared: object) -> Rule:
 
 _RULES: Mapping[str, _Maker] = {
     "contains": _rule("contains", "value", _required_text, _EXACT),
-    "icontains": _rule("contains", "value", _lower_text, _LOWER),
+    "icontains": _rule("contains", "value", lambda value: _required_text(value).lower(), _LOWER),
     "contains-any": _rule("contains_any", "values", _texts, _EXACT),
-    "icontains-any": _rule("contains_any", "values", _lower_texts, _LOWER),
+    "icontains-any": _rule("contains_any", "values", lambda value: [text.lower() for text in _texts(value)], _LOWER),
     "contains-all": _rule("contains_all", "values", _texts, _EXACT),
-    "icontains-all": _rule("contains_all", "values", _lower_texts, _LOWER),
+    "icontains-all": _rule("contains_all", "values", lambda value: [text.lower() for text in _texts(value)], _LOWER),
     "equals": _equals,
     "starts-with": _rule("starts_with", "value", _filled("text to compare with"), _EXACT),
-    "regex": _pattern,
+    "regex": lambda value, _declared: rule_of_pattern(_filled("pattern")(value)),
     "is-json": _rule("json_schema", "schema", _schema),
     "contains-json": _rule("json_schema", "schema", _schema, {"anywhere": True}),
     "is-xml": _rule("xml", "elements", _elements),

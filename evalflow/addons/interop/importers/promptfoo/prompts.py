@@ -166,12 +166,8 @@ def _content(content: object) -> str:
 
 def prompt_text(source: SourcePrompt) -> str:
     """The prompt as one text; chat messages as JSON, as promptfoo sends them to `echo`."""
-    return json.dumps(json.loads(source.text)) if _is_json(source.text) else source.text
-
-
-def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        content = json.loads(source.text)
     except ValueError:
-        return False
-    return text.lstrip().startswith(("[", "{"))
+        return source.text
+    return json.dumps(content) if isinstance(content, dict | list) else source.text

@@ -213,8 +213,7 @@ def _answer(row: Columns) -> dict[str, object]:
 def _bill(row: Columns) -> dict[str, object]:
     """The latency of an answer that was not cached, and its cost."""
     cached = row.child("response").peek("cached")
-    latency = None if cached else row.number("latencyMs")
-    return present(latency_s=None if latency is None else latency / 1000, cost_usd=row.number("cost"))
+    return present(latency_s=None if cached else row.milliseconds("latencyMs"), cost_usd=row.number("cost"))
 
 
 def _scores(results: _Results, row: Columns) -> dict[str, object]:

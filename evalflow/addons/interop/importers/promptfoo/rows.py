@@ -49,9 +49,8 @@ class PromptColumn:
 
     def fault_of(self, case: _Case) -> Untranslatable | None:
         """Why a case does not belong to this column; the reason is empty if the test is meant for other columns."""
-        if not (
-            self._is_meant(case.test.prompts, self.prompt.label) and self._is_meant(case.test.providers, *self._names)
-        ):
+        own = (self.provider.id, self.provider.label) if self.provider else ()
+        if not (_is_meant(case.test.prompts, self.prompt.label) and _is_meant(case.test.providers, *own)):
             return Untranslatable("")
         if case.failure is not None:
             return case.failure
@@ -64,13 +63,9 @@ class PromptColumn:
             return Untranslatable(f"its prompt uses {reason}, which the test does not set", failure.hint)
         return None
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return (self.provider.id, self.provider.label) if self.provider else ()
 
-    @staticmethod
-    def _is_meant(names: Sequence[str] | None, *own: str) -> bool:
-        return names is None or not own or any(allows(names, item) for item in own)
+def _is_meant(names: Sequence[str] | None, *own: str) -> bool:
+    return names is None or not own or any(allows(names, item) for item in own)
 
 
 @dataclass(slots=True)
