@@ -205,12 +205,12 @@ def _with_calls(turn: object) -> object:
 
 def _turn(message: Message) -> Message:
     """The message with its contexts in evalflow's place."""
-    about = dict(message.metadata or {})
-    key = next((name for name in _RETRIEVED if name in about), None)
-    passages = None if key is None else [_passage(item) for item in as_list(about.pop(key))]
-    return (
-        message if passages is None or None in passages else replace(message, metadata={**about, "contexts": passages})
-    )
+    about = as_map(message.metadata)
+    passages = next((_passages(about[name]) for name in _RETRIEVED if name in about), None)
+    if passages is None:
+        return message
+    kept = {name: part for name, part in about.items() if name not in _RETRIEVED}
+    return replace(message, metadata={**kept, "contexts": passages})
 
 
 def _passages(value: object) -> list[object] | None:

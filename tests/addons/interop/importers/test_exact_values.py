@@ -176,6 +176,11 @@ def test_titles_of_passages_that_are_not_text_are_kept(tmp_path: Path) -> None:
     assert case["contexts"] == [{"title": 5, "id": "p", "text": "c", "path": "p"}]
 
 
+def test_a_passage_of_a_turn_may_be_text(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A", "retrieval_context": "9-18"}]
+    assert rows(imported(tmp_path, "deepeval", "x.json", [{"turns": turns}]))[0]["contexts"] == ["9-18"]
+
+
 def test_objects_in_templates_are_written_as_json() -> None:
     assert as_text({"a": [1, None], "b": "é"}) == '{"a":[1,null],"b":"é"}'
     assert render("{{ x | dump }}", {"x": [True, None, 1.0, {"a": False}]}) == '[true,null,1,{"a":false}]'
