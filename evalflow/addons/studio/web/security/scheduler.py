@@ -1,4 +1,4 @@
-"""Slots for the work of people: who has used the server least goes first, and who uses much waits for all others.
+"""Slots for the work of people: who has used the server least goes first.
 
 A page, a REST request, an event of a page and what a page reads later each need a slot. The order is that of start-time
 fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has held a slot.
@@ -16,16 +16,12 @@ from itertools import count
 
 SCHEDULER = "scheduler"
 """Where the state of a request of somebody with an account keeps the scheduler."""
-SLOTS = 4
+SLOTS = 6
 """Pieces of work under way at once, of all people: one thread computes most of it, and others wait for the database."""
-LONGEST_SLOT_S = 0.5
+LONGEST_SLOT_S = 0.25
 """Seconds after which work gives its slot up and continues without: it may wait for a judge, for a person, or for a
-long computation, of which `work.trials` bounds the number."""
-RATE, BURST_S = 0.1, 3.0
-"""Seconds of slots of one person: in each second in the long run, and at first. Work of people who use more waits until
-no slot holds work of others."""
-LONGEST_WAIT_S = 10.0
-"""Seconds after which such work waits like that of others; a server that is never idle would not do it at all."""
+long computation, of which `work.trials` bounds the number. Slots must not become what a server waits for whose database
+is slow: there are at least `SLOTS / LONGEST_SLOT_S` a second, more than the pages that one process can build."""
 MOST_ACCOUNTS = 1000
 """Number of accounts from which those of people who may begin anew are dropped."""
 
@@ -36,16 +32,11 @@ class _Account:
 
     Attributes:
         due: Virtual time at which their next work begins: the seconds that somebody has had who always waits.
-        paid_at: When what they have used is paid back at `RATE`, by the monotonic clock.
         is_running: Whether they hold a slot. Each person holds one at a time.
     """
 
     due: float = 0.0
-    paid_at: float = 0.0
     is_running: bool = False
-
-    def is_heavy(self) -> bool:
-        return self.paid_at > time.monotonic()
 
 
 @dataclass(slots=True)
@@ -54,7 +45,6 @@ class Slot:
 
     scheduler: Scheduler
     account: _Account
-    is_heavy: bool
     began: float
     is_held: bool = True
     _late: asyncio.TimerHandle | None = None
@@ -79,7 +69,6 @@ class _Waiting:
     account: _Account
     number: int
     granted: asyncio.Future[Slot]
-    since: float
 
 
 class Scheduler:
@@ -101,7 +90,7 @@ class Scheduler:
             account = self._accounts[person] = _Account()
         if not account.is_running and all(one.account is not account for one in self._waiting):
             account.due = max(account.due, self._virtual)
-        waiting = _Waiting(account, next(self._numbers), asyncio.get_running_loop().create_future(), time.monotonic())
+        waiting = _Waiting(account, next(self._numbers), asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         self._grant()
         try:
@@ -129,13 +118,10 @@ class Scheduler:
 
     def released(self, slot: Slot) -> None:
         """Count what a slot was held for, and give it to the next."""
-        now = time.monotonic()
-        used_s = now - slot.began
         self._held.remove(slot)
         account = slot.account
         account.is_running = False
-        account.due += used_s
-        account.paid_at = max(account.paid_at, now - BURST_S / RATE) + used_s / RATE
+        account.due += time.monotonic() - slot.began
         if not self._held and not self._waiting:
             self._virtual = max(self._virtual, account.due)
         self._grant()
@@ -147,24 +133,20 @@ class Scheduler:
                 continue
             first.account.is_running = True
             self._virtual = max(self._virtual, first.account.due)
-            slot = Slot(self, first.account, first.account.is_heavy(), time.monotonic())
+            slot = Slot(self, first.account, time.monotonic())
             self._held.append(slot)
             first.granted.set_result(slot)
 
     def _first(self) -> _Waiting | None:
-        now = time.monotonic()
-        free = [one for one in self._waiting if not one.account.is_running]
-        if not all(slot.is_heavy for slot in self._held) or any(not one.account.is_heavy() for one in free):
-            free = [one for one in free if not one.account.is_heavy() or now - one.since >= LONGEST_WAIT_S]
+        free = (one for one in self._waiting if not one.account.is_running)
         return min(free, key=lambda one: (one.account.due, one.number), default=None)
 
     def _drop_old(self) -> None:
         if len(self._accounts) < MOST_ACCOUNTS:
             return
-        new = time.monotonic() - BURST_S / RATE
         busy = {id(one.account) for one in (*self._waiting, *self._held)}
         self._accounts = {
             person: account
             for person, account in self._accounts.items()
-            if id(account) in busy or account.due > self._virtual or account.paid_at > new
+            if id(account) in busy or account.due > self._virtual
         }
