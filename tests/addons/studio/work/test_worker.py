@@ -73,7 +73,7 @@ class Bot:
     def _reply(self, request: Request) -> Any:
         self._graded += request.schema is not None
         if self._graded > self.free or not self.free:
-            self.hold.wait(60)
+            self.hold.wait(PATIENCE_S)
         if self.failing and request.schema is not None:
             return status(400)
         if request.schema is None:
@@ -91,6 +91,7 @@ def bot() -> Generator[Bot]:
 
 def define(space: Workspace, bot: Bot, count: int = 6, **options: Any) -> RunRequest:
     config = {"kind": "openai", "model": "m", "base_url": bot.endpoint.url, "concurrency": {"start": 4, "max": 4}}
+    config["timeout_s"] = 2 * PATIENCE_S  # a reply that is held back is not asked for again
     bots.create_bot(space, "helper", config)
     metrics.create_metric(space, "helper", MetricDraft("good", GRADE))
     datasets.create_dataset(space, "mine")

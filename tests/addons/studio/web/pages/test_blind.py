@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.docs.test_access import BODIES, QUERIES, declared_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 ANN, BEN = "annalisa", "benedikta"
+PATIENCE_S = 60
 COMMENT = "Roundedup"
 """What Ben says of the first answer."""
 
@@ -222,6 +224,20 @@ def space_of(place: Place, work: Callable[[Workspace], object]) -> None:
         work(space)
 
 
+def until_drafted(place: Place, wanted: Mapping[str, object]) -> None:
+    """Wait until the draft of Ann's open answer has these values: what the page shows may be of before."""
+    deadline = time.monotonic() + PATIENCE_S
+    with working_in(place.folder) as space:
+        ann = person(space, ANN)
+        while True:
+            item = next_item(ann, "Later")
+            assert item is not None
+            if all(item.draft.get(name) == value for name, value in wanted.items()):
+                return
+            assert time.monotonic() < deadline, item.draft
+            time.sleep(0.1)
+
+
 def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[..., Visitor]) -> None:
     page = arrive(ANN, 390, "dark").page
     page.goto("/reviews/Later/label")
@@ -243,12 +259,14 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     page.get_by_role("button", name="Go on").click()
     page.get_by_role("button", name="Yes").click()
     page.get_by_role("button", name="Yes", pressed=True).wait_for()  # else the click may be on its way still
+    until_drafted(place, {"values": {"right": True}})
 
     page.context.set_offline(True)
     page.get_by_text("Connection lost").wait_for()
     page.get_by_label("Comment").fill("Typed in a tunnel")
     page.context.set_offline(False)
     page.wait_for_function("document.querySelector('.desk textarea')?.value === 'Typed in a tunnel'")
+    until_drafted(place, {"values": {"right": True}, "comment": "Typed in a tunnel"})
     page.get_by_role("button", name="Yes", pressed=True).wait_for()
     page.get_by_text("Saved", exact=True).wait_for()
 
