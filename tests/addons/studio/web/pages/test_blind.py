@@ -132,7 +132,7 @@ def submit(page: Any, how: Callable[[], None]) -> None:
 
 
 def test_two_people_label_and_receive_nothing_of_judge_run_or_colleague(
-    place: Place, arrive: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+    place: Place, arrive: Callable[..., Visitor]
 ) -> None:
     ben = arrive(BEN, 390, "dark")
     ben.open("/reviews")
@@ -167,10 +167,10 @@ def test_two_people_label_and_receive_nothing_of_judge_run_or_colleague(
     ann.page.get_by_text("3 of 3 done").wait_for()
     ann.expect_blind(BEN)
     assert sum("What is fee" in one for one in ann.received) > 2  # what was to be read has been heard
-    expect_refused(place, monkeypatch)
+    expect_refused(place)
 
 
-def expect_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def expect_refused(place: Place) -> None:
     """Whatever Ann asks for by hand is refused, or tells nothing."""
     names = {"run": place.run, "review": "Fees", "item": "0", "bot": BOT, "metric": "right", "judge": JUDGE}
     names |= {"dataset": DATASET, "case": "1", "score": "0-0", "position": "0", "file": "report.html", "user": BEN}
@@ -213,7 +213,7 @@ def expect_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
                 status = tells(method, f"{API}{path}", BODIES.get(f"{method} {path}"))
                 of_desk = re.match(r"/reviews/.*/(next|open|draft|submit|decline)$", path) is not None
                 assert (status == 403) != of_desk, (method, path, status)
-        for path, needs in declared_pages(monkeypatch).items():
+        for path, needs in declared_pages().items():
             status = tells("GET", path)
             expected = 307 if path == "/" else 200 if needs in ("label", "account") else 403
             assert status == expected, (path, status)
