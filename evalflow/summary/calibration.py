@@ -8,13 +8,14 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Estimated, Interval
+from evalflow.stats.arrays import Estimated, Interval, undefined
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
-from evalflow.stats.prediction import CorrectedMean, corrected_mean, few_labels, rogan_gladen
+from evalflow.stats.prediction import MIN_LABELS, CorrectedMean, corrected_mean, few_labels, rogan_gladen
 from evalflow.summary.agreement import (
     ANSWER,
+    MEASURES,
     NOT_AT_RANDOM,
     SERIES,
     Classes,
@@ -150,7 +151,7 @@ class CalibrationRow:
     judged: Interval  # the interval of the judge's own mean, which ignores its bias
     agreement: Mapping[str, Estimated]
     people: tuple[int, int]  # number of people who labelled, and of their labels
-    raters: Raters | None  # agreement among people; None if no answer has two labels
+    raters: Raters | None  # agreement among people; None if no answer has two labels, or a tag has few
     classes: Classes | None
     # The share of unlabelled answers that people would pass, if labels were chosen by class (Rogan-Gladen); None unless
     # both say yes or no.
@@ -239,7 +240,7 @@ def calibrate_scores(
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
                 own = gaps.filter(lacking[tag]) if tag in lacking else gaps.clear()
-                tags.append(replace(_row(key, part, own, true, traits[metric], seed), tag=tag))
+                tags.append(_row(key, part, own, true, traits[metric], seed, tag))
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         uneven = [] if row.weighted else uneven_tags(answers)
@@ -321,11 +322,12 @@ def _row(
     true: tuple[pl.DataFrame, pl.DataFrame],
     traits: Traits,
     seed: int,
+    tag: str | None = None,
 ) -> CalibrationRow:
     """The row of these answers.
 
     `true` has people's labels and resolutions. Called once per tag, mostly with few answers: a query would take longer
-    than all the statistics.
+    than all the statistics. A tag with fewer labels than a corrected mean needs has no agreement either.
     """
     dataset, metric, target, judge = names
     known = pl.col("human").is_not_null()
@@ -342,23 +344,21 @@ def _row(
     if failed[1]:  # the bias is measured on answers that the judge scored
         scored = _corrected(answers, bounded=traits.bounded, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
-    scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
-    documents = {name: one.document() for name, one in agreed.items()}
+    scores, is_told = answers["score"].to_numpy(), tag is None or labelled.height >= MIN_LABELS
+    agreed, raters = _agreement(labelled, classes, own, traits, seed) if is_told else (_none(labelled.height), None)
     return CalibrationRow(
         dataset=dataset,
         metric=metric,
         target=target,
         judge=judge,
-        tag=None,
+        tag=tag,
         traits=traits,
         corrected=corrected,
         pass_rate=_pass_rate(everything, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreed,
         people=(own["by"].n_unique(), own.height),
-        raters=raters_of(
-            own, labelled, seed=seed, agrees=beyond_chance(documents), higher_is_better=traits.higher_is_better
-        ),
+        raters=raters,
         classes=classes,
         by_class=_rate(answers),
         sampling_bias=None if weighted else _bias_of(answers),
@@ -371,6 +371,19 @@ def _row(
         answers=answers,
         resolved=resolutions.height,
     )
+
+
+def _agreement(
+    labelled: pl.DataFrame, classes: Classes | None, own: pl.DataFrame, traits: Traits, seed: int
+) -> tuple[dict[str, Estimated], Raters | None]:
+    """Agreement of the judge with the labels, and of those who gave them (`own`) with each other."""
+    agreed = agreement(labelled, classes, seed=seed)
+    agrees = beyond_chance({name: one.document() for name, one in agreed.items()})
+    return agreed, raters_of(own, labelled, seed=seed, agrees=agrees, higher_is_better=traits.higher_is_better)
+
+
+def _none(n: int) -> dict[str, Estimated]:
+    return dict.fromkeys(MEASURES, undefined(n, few_labels(n)))
 
 
 def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:

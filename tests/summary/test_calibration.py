@@ -69,6 +69,21 @@ def test_only_scored_cells_count_and_labels_of_others_are_counted():
     assert mean.startswith("All answers with a score are labelled, so")
 
 
+def test_a_tag_with_too_few_labels_has_a_judge_s_mean_and_no_agreement():
+    """All answers together have it, however few they are."""
+    tags = [["many", *(["few"] if i < 14 else [])] for i in range(20)]
+    scores = table(*({"score": i % 2, "tags": tags[i]} for i in range(20)), {"score": 0.5})
+    said = (({"human": i % 2, "by": by} | {"case_id": f"c{i}"}) for i in range(20) for by in ("ana", "ben"))
+    [row] = calibrate_scores(scores, labels(*said), TRAITS)
+    few, many = row.tags
+    assert (many.tag, many.corrected.n, few.tag, few.corrected.n) == ("many", 20, "few", 14)
+    assert many.agreement["accuracy"].value == 1
+    assert many.raters is not None
+    assert {one.value for one in few.agreement.values()} == {None}
+    assert few.agreement["accuracy"].method == "none: fewer than 15 labels"
+    assert (few.raters, few.corrected.judge_mean) == (None, 0.5)
+
+
 def test_answers_that_the_judge_failed_at_count_with_its_mean_once_one_is_labelled():
     """People like 3 in 4 of what it scored and nothing of what it failed at."""
     scored = [{"score": float(i % 2)} for i in range(80)]
