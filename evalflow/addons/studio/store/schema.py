@@ -10,6 +10,9 @@ from sqlalchemy.types import TypeEngine
 
 NAME = 200
 """Characters of a name."""
+INTEGER_END, BIG_INTEGER_END = 2**31, 2**63
+"""The numbers of an Integer column are smaller than the first, those of a BigInteger column than the second. PostgreSQL
+fails when it compares a column with a number that the column cannot hold."""
 
 metadata = MetaData(
     naming_convention={

@@ -15,6 +15,7 @@ from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
 from evalflow.addons.studio.store.cases import StoredCase
 from evalflow.addons.studio.store.rows import Row, storable
+from evalflow.addons.studio.store.schema import BIG_INTEGER_END
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.datasets import (
     DATASETS,
@@ -72,7 +73,7 @@ def list_cases(
 ) -> Page[StoredCase]:
     """Cases of a dataset in the database."""
     owner, limit = dataset_id(space, dataset), max(1, min(limit, MAX_PAGE))
-    after = row_number(cursor)
+    after = row_number(cursor, BIG_INTEGER_END)
     with space.database.reading() as connection:
         found = table.CaseQuery(connection, owner, **matching).page(after, limit + 1)
     return Page.of(found, limit, "position")

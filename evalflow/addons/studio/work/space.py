@@ -22,6 +22,7 @@ from anyio import CapacityLimiter, to_thread
 from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.addons.studio.store.results import AnswerRanking
 from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.store.scores import People
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.addons.studio.work.trials import TrialBudget
@@ -143,20 +144,23 @@ def _items_from(read: Callable[[str | None], Page[T]], page: Page[T]) -> Iterato
         yield from page.items
 
 
-def place_of(cursor: str | None, *kinds: type[float]) -> Any:
-    """The numbers, of these kinds, in the cursor of a list; None without a cursor."""
+def place_of(cursor: str | None, *kinds: type[float], end: int = INTEGER_END) -> Any:
+    """The numbers, of these kinds, in the cursor of a list; None without a cursor.
+
+    Integers are smaller than `end`, the bound of their column's type.
+    """
     try:
         found = None if cursor is None else [kind(part) for kind, part in zip(kinds, cursor.split(","), strict=True)]
-        if not all(0 <= one < 2**63 if isinstance(one, int) else math.isfinite(one) for one in found or ()):
+        if not all(0 <= one < end if isinstance(one, int) else math.isfinite(one) for one in found or ()):
             raise ValueError
     except ValueError:
         raise invalid_cursor() from None
     return found and tuple(found)
 
 
-def row_number(cursor: str | None) -> int | None:
+def row_number(cursor: str | None, end: int = INTEGER_END) -> int | None:
     """The row number in the cursor of a list of rows."""
-    found = place_of(cursor, int)
+    found = place_of(cursor, int, end=end)
     return found and found[0]
 
 

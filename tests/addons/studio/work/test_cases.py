@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from evalflow.addons.studio.store.audit import AuditFilter
 from evalflow.addons.studio.work import bots, cases, datasets
+from evalflow.addons.studio.work.audit import list_changes
 from evalflow.addons.studio.work.cases import case_place, cases_at, list_cases
 from evalflow.addons.studio.work.datasets import FoundCases, declared_page
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import estimate_run, list_runs
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.addons.studio.work.tasks import list_tasks
 from evalflow.errors import UserError
 from tests.postgres import ON_SQLITE
 
@@ -74,6 +78,22 @@ def test_what_is_no_cursor_is_refused(space: Workspace, cursor: str) -> None:
     for read in (lambda: list_cases(space, "mine", cursor), lambda: list_runs(space, cursor)):
         with pytest.raises(UserError, match="not a cursor"):
             read()
+
+
+def test_a_cursor_is_a_number_that_the_column_can_hold(space: Workspace) -> None:
+    """PostgreSQL fails on others."""
+    datasets.create_dataset(space, "mine")
+    assert not list_cases(space, "mine", str(2**63 - 1)).items
+    reads: tuple[Callable[[str], object], ...] = (
+        lambda cursor: list_runs(space, cursor),
+        lambda cursor: list_changes(space, AuditFilter(), cursor),
+        lambda cursor: list_tasks(space, cursor=f"0,{cursor}"),
+        lambda cursor: list_tasks(space, cursor=f"{cursor},0"),
+    )
+    for read in reads:
+        read(str(2**31 - 1))
+        with pytest.raises(UserError, match="not a cursor"):
+            read(str(2**31))
 
 
 @ON_SQLITE
