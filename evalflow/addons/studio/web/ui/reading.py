@@ -11,7 +11,7 @@ from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui.markdown import Compared, Mark, Prose, compared
-from evalflow.addons.studio.web.ui.parts import markup
+from evalflow.addons.studio.web.ui.parts import after_paint, markup
 from evalflow.report.wording import counted
 
 _UNLIKE = 0.5
@@ -110,7 +110,7 @@ def show_reading(shown: Reading) -> None:
     if sum(len(one or "") for one in texts) <= _QUICK:
         fill(_draw(shown))
     else:
-        ui.timer(0, fill_later, once=True)
+        after_paint(fill_later)
 
 
 @dataclass(frozen=True, slots=True)
