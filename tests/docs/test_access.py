@@ -24,7 +24,7 @@ import evalflow.addons.studio.web.pages
 from evalflow.addons.studio.store import rows, server_tables
 from evalflow.addons.studio.web.application import API, rest_api
 from evalflow.addons.studio.web.security.projects import InProject
-from evalflow.addons.studio.web.ui.frame import DECLARED
+from evalflow.addons.studio.web.ui.frame import pages_of
 from evalflow.addons.studio.work import (
     bots,
     cases,
@@ -241,9 +241,11 @@ HIDDEN = frozenset({"Add one", "Add a check", "Add a piece", "Add a turn", "Add 
 
 def declared_pages() -> dict[str, Right]:
     """The address of each page and the right that its module declares."""
-    for module in pkgutil.iter_modules(evalflow.addons.studio.web.pages.__path__):
-        importlib.import_module(f"evalflow.addons.studio.web.pages.{module.name}")
-    return dict(sorted((page.path, page.needs) for pages in DECLARED.values() for page in pages))
+    found = pkgutil.iter_modules(
+        evalflow.addons.studio.web.pages.__path__, f"{evalflow.addons.studio.web.pages.__name__}."
+    )
+    modules = [importlib.import_module(module.name) for module in found]
+    return dict(sorted((page.path, page.needs) for module in modules for page in pages_of(module)))
 
 
 def page_of(pages: Mapping[str, Right], address: str) -> Right | None:

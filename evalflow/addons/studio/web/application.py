@@ -181,7 +181,7 @@ def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
     remember_signatures()
     free_at_once()
     for name in _PAGES:
-        frame.register_pages(import_module(f"evalflow.addons.studio.web.pages.{name}").__name__)
+        frame.register_pages(import_module(f"evalflow.addons.studio.web.pages.{name}"))
     frame.add()
     # Scripts come first: they must run before the first paint.
     ui.add_head_html(f'<script src="{scripts}"></script><link rel="stylesheet" href="{styles}">', shared=True)

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Concatenate, ParamSpec
 
 from anyio import to_thread
@@ -71,14 +72,14 @@ PAGE_TIMEOUT_S = 30
 
 def guarded_page(
     path: str, needs: Right = "read"
-) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
-    """A decorator that declares a function as the builder of the page at a path; see `register_pages`.
+) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], DeclaredPage]:
+    """A decorator that makes a function the page at a path, in its module; see `register_pages`.
 
     The function gets the workspace of the request (or of `{project}` in the path) and the parameters of path and
     query. `needs` is the required right. evalflow's errors become pages with the status of `status_of`.
     """
 
-    def declare(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
+    def declare(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> DeclaredPage:
         @functools.wraps(build)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> Response | None:
             client = ui.context.client
@@ -101,7 +102,7 @@ def guarded_page(
 
         _, *parameters = inspect.signature(build).parameters.values()
         setattr(guarded, "__signature__", inspect.Signature(parameters))  # noqa: B010 - not declared for functions
-        DECLARED.setdefault(build.__module__, []).append(DeclaredPage(path, needs, guarded))
+        return DeclaredPage(path, needs, guarded)
 
     return declare
 
@@ -115,13 +116,14 @@ class DeclaredPage:
     build: Callable[..., Awaitable[Response | None]]
 
 
-DECLARED: dict[str, list[DeclaredPage]] = {}
-"""The pages by the module that declares them, in order."""
+def pages_of(module: ModuleType) -> list[DeclaredPage]:
+    """The pages that a module declares, in order."""
+    return [one for one in vars(module).values() if isinstance(one, DeclaredPage)]
 
 
-def register_pages(module: str) -> None:
+def register_pages(module: ModuleType) -> None:
     """Register the pages of a module with NiceGUI. Of two paths that match an address, the first one counts."""
-    for page in DECLARED[module]:
+    for page in pages_of(module):
         ui.page(page.path, response_timeout=PAGE_TIMEOUT_S)(page.build)
 
 
