@@ -9,7 +9,7 @@ from typing import TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import FORMULA, safe_text
-from evalflow.report.results_csv import FIXED, columns_of_scores
+from evalflow.report.results_csv import FIXED, columns_of_scores, rounded_score
 from evalflow.summary.scan import whole_answers
 
 _ANSWER = ("dataset", "case_id", "target", "target_repeat")
@@ -17,7 +17,6 @@ _SERIES = ("metric", "judge", "repeat")
 _FIXED = tuple(name for name in FIXED if name not in ("question", "answer"))
 _READ = (*_ANSWER, "tags", "finish_reason", *_SERIES, "status", "score", "passed", "reason", "error")
 _AT_ONCE = 20_000  # scores
-_DIGITS = 4
 
 
 def write_large_results(file: TextIO, scores: pl.LazyFrame) -> None:
@@ -36,7 +35,9 @@ def write_large_results(file: TextIO, scores: pl.LazyFrame) -> None:
 
 def _table(rows: pl.DataFrame, series: Mapping[tuple[str, str | None, int], object]) -> pl.DataFrame:
     """One row for each answer in these rows."""
-    cells = rows.with_columns(_shown_reason(), pl.col("score").round(_DIGITS), place=pl.struct(_ANSWER).rle_id())
+    cells = rows.with_columns(
+        _shown_reason(), pl.col("score").map_batches(_rounded, pl.Float64), place=pl.struct(_ANSWER).rle_id()
+    )
     answers = cells.unique("place", keep="first", maintain_order=True)
     table = answers.select("place", *_ANSWER, pl.col("tags").list.join("; "), "finish_reason")
 
@@ -47,6 +48,11 @@ def _table(rows: pl.DataFrame, series: Mapping[tuple[str, str | None, int], obje
         return table.join(own, on="place", how="left", maintain_order="left", suffix=f" {number}")
 
     return reduce(beside, enumerate(series), table).drop("place").with_columns(_safe(pl.col(pl.String)))
+
+
+def _rounded(scores: pl.Series) -> pl.Series:
+    """The scores as of `rounded_score`; Polars would round 0.12345 otherwise."""
+    return pl.Series(scores.name, list(map(rounded_score, scores)), pl.Float64)
 
 
 def _shown_reason() -> pl.Expr:

@@ -206,9 +206,15 @@ def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | N
     return None, score["passed"], f"{score['status']}: {why}" if why else score["status"]
 
 
+def rounded_score(score: float | None) -> float | None:
+    """The score as in results.csv: to 4 decimals, by Python's rule, of the exact binary value."""
+    return None if score is None else round(score, 4)
+
+
 def _cells(score: Score | None) -> list[object]:
     value, passed, reason = score_cells(score)
-    return ["" if value is None else round(value, 4), "" if passed is None else str(passed).lower(), reason or ""]
+    number = rounded_score(value)
+    return ["" if number is None else number, "" if passed is None else str(passed).lower(), reason or ""]
 
 
 def json_or_text(value: object) -> str:

@@ -141,7 +141,9 @@ def test_a_failed_report_leaves_the_files_as_they_were(make_run, make_case, tmp_
 
 STATES = (
     {"score": 0.123456, "passed": False, "reason": 'says "no", twice'},
-    {"score": 1.0, "reason": "two\nlines"},
+    {"score": 0.12345, "reason": "two\nlines"},
+    {"score": 0.00005},
+    {"score": 2.5},
     {"score": 1.0, "reason": None},
     {"status": "undefined", "reason": "no claims"},
     {"status": "error", "error": "no reply", "reason": "not shown", "error_type": "timeout"},
