@@ -219,14 +219,17 @@ def document_values(path: Path, below: str = "") -> dict[str, object]:
 
     values: dict[str, object] = {}
     open_key: str | None = None
+    is_begun = False  # whether the value of the key is a list or an object, whose next event says if it is empty
     with _streaming(path) as file:
         events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
         for place, event, value in events:
             if place == below and event == "map_key":
                 values.setdefault(value, None)
-                open_key = value
-            elif open_key is not None and not event.startswith("start"):
-                values[open_key] = True if event == "map_key" else _floats(value)
+                open_key, is_begun = value, False
+            elif open_key is not None and event.startswith("start") and not is_begun:
+                is_begun = True
+            elif open_key is not None:
+                values[open_key] = (None if event.startswith("end") else True) if is_begun else _floats(value)
                 open_key = None
     return values
 

@@ -173,6 +173,7 @@ def test_zstd_is_read_or_named(tmp_path: Path) -> None:
     [
         ({"samples/a.json": SAMPLE}, "has no header"),
         (log(**{"header.json": {"version": 9}}), "another version: 9"),
+        ({"header.json": {"version": [2, "?"]}}, "another version"),
         ({"header.json": {"version": 2}}, "the log has no samples"),
         ({"header.json": {"version": 2}, "samples/a.json": '{"id": '}, "broken JSON"),
         ({"header.json": {"version": 2}, "samples/a.json": {"x": 1}}, "it is not a sample of Inspect"),
