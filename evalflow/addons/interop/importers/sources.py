@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from mimetypes import guess_type
 from os.path import commonpath
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from evalflow.addons.interop.importers.located import Broken, located_json, loca
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.rows import filled_rows
+from evalflow.datasets.rows import ReadingNotes, filled_rows
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -23,6 +23,10 @@ from evalflow.values.jsonvalues import as_map
 
 LARGEST_FILE = 64 * 2**20  # maximum bytes of a file that is read whole
 _PUT = "put it there, and import again"
+_MEDIA = re.compile(
+    r"\.(png|jpe?g|gif|webp|bmp|svgz|ico|tiff?|heic|avif|pdf|mp3|wav|ogg|flac|m4a|mp4|mov|webm|mkv)\Z", re.IGNORECASE
+)
+"""Endings of images, sounds, films and PDF. Their content may be ASCII; .svg is text, which a prompt may be about."""
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 
@@ -134,12 +138,12 @@ def text_of_file(path: Path) -> str:
     """The text of a file used as a single value; Untranslatable if it is not text."""
     if path.stat().st_size == 0:
         return ""
+    if _MEDIA.search(path.name):
+        hint = "leave it out, or describe it in words"
+        raise Untranslatable(f"it names {path.name}, but evalflow only sends text", hint)
     try:
         return read_text(path)
     except UserError as error:
-        if str(guess_type(path.name)[0]).startswith(("image/", "audio/", "video/", "application/pdf")):
-            hint = "leave it out, or describe it in words"
-            raise Untranslatable(f"it names {path.name}, but evalflow only sends text", hint) from None
         what = error.problems[0].what.removeprefix("the file ")
         raise Untranslatable(f"it names the file {path.name}, which {what}", error.problems[0].hint) from None
 
@@ -215,11 +219,13 @@ def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
     return expect_text(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
 
 
-def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+def read_rows(
+    path: Path, broken: Callable[[Problem], None] | None = None, notes: ReadingNotes | None = None
+) -> Iterator[SourceRow]:
     """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN and an empty cell are missing.
 
     A broken row goes to `broken`, by default as a UserError. A fault after which nothing can be read is always a
-    UserError.
+    UserError. Empty rows are left out, and counted in `notes`.
     """
     opener = READABLE.get(path.suffix.lower())
     if opener is None:
@@ -228,7 +234,7 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     is_table, empty = path.suffix.lower() == ".csv", True
     try:
         with readable(path):
-            for _, row in filled_rows(opener(path)):
+            for _, row in filled_rows(opener(path), notes):
                 empty = False
                 if isinstance(row, SourceRow):
                     data = {name: cell or None for name, cell in row.data.items()} if is_table else row.data

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows, read_text
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows, read_text, text_of_file
 from evalflow.errors import UserError
 
 
@@ -61,3 +62,12 @@ def test_a_truncated_file_is_refused_with_its_line(tmp_path: Path) -> None:
     assert next(rows).data == {"a": 1}
     with pytest.raises(UserError, match=r"f.jsonl:2: broken JSON"):
         next(rows)
+
+
+def test_a_pdf_in_ascii_is_no_text_and_a_drawing_is(tmp_path: Path) -> None:
+    for name in ("manual.pdf", "LOGO.PNG"):
+        (tmp_path / name).write_text("%PDF-1.4\n1 0 obj << /Type /Catalog >> endobj")
+        with pytest.raises(Untranslatable, match=f"it names {name}, but evalflow only sends text"):
+            text_of_file(tmp_path / name)
+    (tmp_path / "plan.svg").write_text("<svg/>")
+    assert text_of_file(tmp_path / "plan.svg") == "<svg/>"
