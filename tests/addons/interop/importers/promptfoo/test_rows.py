@@ -153,3 +153,11 @@ def test_the_letters_of_texts_are_compared_as_javascript_does(read: Read) -> Non
         {"op": "contains", "value": "strasse", "normalize": None, "letter_case": "lower"},
         {"op": "count", "pattern": r"[^\s\ufeff]+", "normalize": None, "max": 3},
     ]
+
+
+def test_empty_rows_of_a_table_are_counted_and_listed(read: Read) -> None:
+    csv = "q,__expected\nhi,contains: h\n,\nho,contains: h\n,\n"
+    found = read("prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv", tests_csv=csv)
+    found.ledger.expect_balanced()
+    assert found.ledger.counts()["tests"] == (4, 2, 2)
+    assert left(found) == ["test: the row is empty"]
