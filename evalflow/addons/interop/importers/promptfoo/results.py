@@ -51,6 +51,7 @@ from evalflow.values.jsonvalues import as_list, as_map, as_number, present
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)
 _MANY = 1000  # maximum columns, and recorded scores with separate names
+_MOST_NUMBERS = 10**8  # of the cases of a column, which take 12.5 MB
 _READ = ("results", "version")  # keys of the file
 _FAILED = 2  # the reason of failure that means an error, not a failed assertion
 
@@ -62,8 +63,17 @@ class _AnswerColumn:
     key: str
     label: str
     file: DataFile
-    numbers: set[int] = field(default_factory=set[int])
     ids: set[str] = field(default_factory=set[str])
+    _seen: bytearray = field(default_factory=bytearray)
+
+    def is_new(self, number: int) -> bool:
+        """Whether a case number below `_MOST_NUMBERS` is given for the first time; numbers are stored as bits."""
+        place, bit = number // 8, 1 << number % 8
+        if place >= len(self._seen):
+            self._seen.extend(bytes(place + 1024 - len(self._seen)))
+        is_first = not self._seen[place] & bit
+        self._seen[place] |= bit
+        return is_first
 
 
 @dataclass(slots=True)
@@ -136,11 +146,13 @@ def _take(results: _Results, row: Columns) -> None:
     column = _column(results, row)
     number = row.get("testIdx")
     number = number if isinstance(number, int) and number >= 0 else column.file.count
-    if number in column.numbers:
+    if number >= _MOST_NUMBERS:
+        ledger.left("answers", "a result", row.where, f"its testIdx is not below {_MOST_NUMBERS:,}")
+        return
+    if not column.is_new(number):
         hint = "import one run at a time; in a run with repeats the case numbers differ"
         ledger.left("answers", f"a second answer of {column.label}", row.where, "the case already has an answer", hint)
         return
-    column.numbers.add(number)
     test, declared = row.child("testCase"), dict(as_map(row.get("vars")))
     try:
         variables = rendered_variables(declared)

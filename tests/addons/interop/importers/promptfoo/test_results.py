@@ -92,6 +92,16 @@ def test_a_second_answer_is_listed(tmp_path: Path) -> None:
     assert found.ledger.counts()["answers"] == (2, 1, 1)
 
 
+def test_case_numbers_are_kept_as_bits_up_to_a_limit(tmp_path: Path) -> None:
+    numbers = (70_000, 3, 70_000, 70_008, 10**8, 10**30)
+    found = read(tmp_path, document(*map(result, numbers)))
+    assert found.ledger.counts()["answers"] == (6, 3, 3)
+    assert {entry.reason: entry.count for entry in found.ledger.left_out if entry.part == "answers"} == {
+        "the case already has an answer": 1,
+        "its testIdx is not below 100,000,000": 2,
+    }
+
+
 def test_each_key_of_a_result_is_kept_or_listed(tmp_path: Path) -> None:
     test = {
         "vars": {"q": "Q0"},
