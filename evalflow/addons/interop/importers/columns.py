@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TypeVar
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.readers import objects_in, parsed, text_of
+from evalflow.addons.interop.importers.readers import objects_in, parsed, text_of, texts_in
 from evalflow.values import cells
 from evalflow.values.jsonvalues import as_list, as_map
 
@@ -95,6 +95,14 @@ class Columns:
     def case_id(self, *names: str) -> str | int | None:
         """As `take`, for an id: text or a whole number."""
         return self.take(_id, *names)
+
+    def tags(self, name: str) -> list[str] | None:
+        """As `take`, for tags: a list of texts, or its JSON text. Blank ones are listed; None if no other is left."""
+        tags = self.take(lambda value: texts_in(parsed(value)) or None, name) or []
+        known = [tag for tag in tags if tag.strip(" >")]
+        if len(known) < len(tags):
+            self._left[name] = ("a tag is blank", "")
+        return known or None
 
     def number(self, name: str) -> float | None:
         """As `take`, for a number of at least 0, or a cell's text of one."""

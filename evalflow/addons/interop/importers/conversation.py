@@ -157,7 +157,7 @@ def passage(value: object, texts: Sequence[str], paths: Sequence[str]) -> object
         return value
     parts = as_map(value)
     at = next((name for name in texts if isinstance(parts.get(name), str)), None)
-    path = next((parts[name] for name in paths if isinstance(parts.get(name), str)), None)
+    path = next((own for name in paths if isinstance(own := parts.get(name), str) and own), None)
     rest = {name: part for name, part in parts.items() if name != at}
     return None if at is None else {**rest, "text": parts[at], **present(path=path)}
 

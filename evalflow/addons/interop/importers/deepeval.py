@@ -15,7 +15,7 @@ from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import conversation_case, passage, plain_calls, read_turns, steps_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed, parsed_object, plain_text, tags_in
+from evalflow.addons.interop.importers.readers import parsed, parsed_object, plain_text
 from evalflow.addons.interop.importers.recorded import Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
@@ -156,7 +156,7 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
         metadata=joined(as_map(case.get("metadata")), *about) or None,
         group=row.take(plain_text, *_keys("source_file")),
         vars=row.take(parsed_object, *_keys("custom_column_key_values")),
-        tags=row.take(tags_in, "tags"),
+        tags=row.tags("tags"),
     )
 
 

@@ -18,7 +18,7 @@ from evalflow.addons.interop.importers.columns import Columns, is_missing, joine
 from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed, tags_in
+from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.recorded import recorded_cases
 from evalflow.addons.interop.importers.sources import READABLE, begins_with, read_objects, read_rows
 from evalflow.datasets.messages import read_messages
@@ -203,7 +203,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         id=row.case_id(*platform.number),
         group=None if group is None else str(group),
         contexts=next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None),
-        tags=row.take(tags_in, "tags"),
+        tags=row.tags("tags"),
         metadata=about or None,
     )
 

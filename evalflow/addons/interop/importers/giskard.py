@@ -16,7 +16,7 @@ from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import parsed, tags_in, text_of, texts_in
+from evalflow.addons.interop.importers.readers import parsed, text_of, texts_in
 from evalflow.addons.interop.importers.recorded import RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.metrics.case_checks import PARAMS, asks_judge
@@ -138,7 +138,7 @@ class _InteractionReader:
         if own is not None:
             case |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
             case |= {} if number is None else {"group": str(own)}
-        case |= present(tags=row.take(tags_in, "tags"), demo_output=_example(interaction, ledger, row.where))
+        case |= present(tags=row.tags("tags"), demo_output=_example(interaction, ledger, row.where))
         declared = as_list(interaction.peek("checks"))
         checks = [check for item in declared if (check := self._check(item, ledger)) is not None]
         interaction.get("position")

@@ -53,12 +53,6 @@ def plain_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def tags_in(value: object) -> list[str] | None:
-    """The tags of a list, or of its JSON text, without blank ones; None for anything else, and for an empty list."""
-    tags = texts_in(parsed(value))
-    return [tag for tag in tags if tag.strip(" >")] if tags else None
-
-
 def parsed_object(value: object) -> Mapping[str, object] | None:
     """The object, also if it is JSON text; None for anything else."""
     return object_in(parsed(value))

@@ -117,3 +117,16 @@ def test_an_id_is_text_or_a_whole_number_and_anything_else_stays_unread() -> Non
         row = Columns({"id": own}, "file:1")
         assert row.case_id("id") is None
         assert row.rest() == {"id": own}
+
+
+def test_blank_tags_are_listed_and_others_taken() -> None:
+    ledger = Ledger()
+    for number, tags in enumerate((["a", " ", "b > c"], '["", "d"]', [" > "], [], ["e", 1])):
+        row = Columns({"tags": tags}, f"f:{number}")
+        assert row.tags("tags") == [["a", "b > c"], ["d"], None, None, None][number]
+        row.close(ledger)
+    assert [(entry.reason, entry.where) for entry in ledger.left_out] == [
+        ("a tag is blank", "f:0, f:1, f:2"),
+        ("evalflow has no field for it", "f:4"),
+    ]
+    ledger.expect_balanced()

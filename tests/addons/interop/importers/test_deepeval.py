@@ -209,11 +209,16 @@ def test_tables_in_a_cell_are_not_cut_into_passages(tmp_path: Path) -> None:
     found = read(tmp_path, f'input,retrieval_context\nQ,"{table}"\nR,one|two\n', "goldens.csv")
     assert [case["contexts"] for case in rows(found)] == [[table], ["one", "two"]]
     assert any("contexts of 2 rows" in note and "JSON" in note for note in found.notes)
-    passages = ["deepeval_source=a.md,deepeval_context=Text", {"context": "x", "source": "y"}]
+    passages = [
+        "deepeval_source=a.md,deepeval_context=Text",
+        {"context": "x", "source": "y"},
+        {"text": "z", "source": ""},
+    ]
     marked = read(tmp_path, [{"input": "Q", "retrieval_context": passages}], "marked.json")
     assert rows(marked)[0]["contexts"] == [
         {"text": "Text", "path": "a.md"},
         {"text": "x", "path": "y"},
+        {"text": "z"},
     ]
 
 
