@@ -34,10 +34,14 @@ _LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that change the direction of what follows them, and so could make a title look like another."""
 _NAMED = re.compile(
-    r"\A(?P<dataset>[a-z]\w*), (?P<metric>[a-z]\w*)(?=[:,])"
-    r"|(?<![\w./=-])(?:(?P<word>metric|for|judge:?|dataset|on|files of|bot) )?(?P<name>[a-z]\w*)(?![\w/=-]|\.\w)"
+    r"(?<!\w)(?:'[^']*'|\"[^\"]*\")"
+    r"|\A(?P<dataset>[a-z]\w*), (?P<metric>[a-z]\w*)(?=[:,])"
+    r"|(?<![\w./=-])(?:(?P<word>metric|for|judge:?|dataset|on|files of|bot) )?"
+    r"(?P<name>(?!(?:metric|dataset|judge:?) )[a-z]\w*)(?![\w/=-]|\.\w)"
 )
-"""A name in a sentence, behind the word that says what has it; or a note's dataset and metric."""
+"""A name in a sentence, behind the word that says what has it; or a note's dataset and metric; or something quoted."""
+_SURE = ("metric", "dataset", "judge:")
+"""Words before a name of their kind; behind others, such as `for`, a name without _ may be a plain word."""
 _KINDS_BY_WORD = {
     **{"metric": ("metric",), "for": ("metric",), "judge": ("judge",), "judge:": ("judge",)},
     **{"dataset": ("dataset",), "on": ("dataset",), "files of": ("dataset",), "bot": ("bot",)},
@@ -146,11 +150,12 @@ class Titles:
     def in_text(self, said: str, *bots: str) -> str:
         """A sentence with the titles of the metrics, datasets, judges and bots whose names it has.
 
-        A name without _ may also be a word of the sentence, so it needs the word for its kind before it. `bots`: the
-        owners of the metrics.
+        A name without _ may also be a word of the sentence, so it needs "metric", "dataset" or "judge:" before it, or
+        to begin a note. What is quoted, such as the id of a case, is no name. `bots`: the owners of the metrics.
 
-        >>> Titles({("dataset", "", "fees"): "Fees", ("metric", "", "is_kind"): "Kind"}).in_text("is_kind, 9 on fees")
-        'Kind, 9 on Fees'
+        >>> titles = Titles({("dataset", "", "fees"): "Fees", ("metric", "", "is_kind"): "Kind"})
+        >>> titles.in_text("is_kind, 9 labels of dataset fees, without case 'is_kind'")
+        "Kind, 9 labels of dataset Fees, without case 'is_kind'"
         """
 
         def title_of(kind: str, name: str) -> str:
@@ -161,7 +166,9 @@ class Titles:
             if found["dataset"]:
                 return f"{title_of('dataset', found['dataset'])}, {title_of('metric', found['metric'])}"
             word, name = found["word"], found["name"]
-            kinds = _KINDS_BY_WORD[word] if word else ("metric", "dataset", "judge", "bot") if "_" in name else ()
+            if name is None or ("_" not in name and word not in _SURE):
+                return found[0]
+            kinds = _KINDS_BY_WORD[word] if word else ("metric", "dataset", "judge", "bot")
             title = next((title for kind in kinds if (title := title_of(kind, name)) != name), name)
             return f"{word} {title}" if word else title
 

@@ -32,11 +32,15 @@ EXACT = {"kind": "check", "needs": ["answer", "reference"], "checks": [{"op": "c
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("calibrated for is_kind: kappa 0.25, 66 labels on fees", "calibrated for Kind: kappa 0.25, 66 labels on Fees"),
+        ("calibrated for is_kind: kappa 0.25, 66 labels on fees", "calibrated for Kind: kappa 0.25, 66 labels on fees"),
         ("metric kind has version 1 in A and 2 in B", "metric Kind enough has version 1 in A and 2 in B"),
         ("judge: stern (LLM m), uncalibrated", "judge: Stern judge (LLM m), uncalibrated"),
         ("agreement (stern_two → stern_two, 9 labels)", "agreement (Sterner → Sterner, 9 labels)"),
         ("fees, kind: only A has it", "Fees, Kind enough: only A has it"),
+        ("for fees like these on kind days, judge stern", "for fees like these on kind days, judge stern"),
+        ("metric kind on dataset fees, for judge: stern", "metric Kind enough on dataset Fees, for judge: Stern judge"),
+        ("fees, kind: case 'is_kind' or \"is_kind\"", "Fees, Kind enough: case 'is_kind' or \"is_kind\""),
+        ("the judge's is_kind isn't the people's", "the judge's Kind isn't the people's"),
         ("The fees of a kind judge on stern days", "The fees of a kind judge on stern days"),
         ("metric.is_kind=2 of is_kind.jinja in data/is_kind", "metric.is_kind=2 of is_kind.jinja in data/is_kind"),
     ],
