@@ -110,7 +110,9 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     check_new_name("dataset", name)
     columns = datasets.examples(DatasetConfig(path=path, sheet=sheet), skip_faulty=False)
     if not columns:
-        raise UserError(Problem("no row has a column", path, "the first 100 rows were read; name a file with cases"))
+        read = f"at most the first {datasets.LOOKED_AT:,} rows were read"
+        hint = f"{read}; remove the empty ones before the first case, or name a file with cases"
+        raise UserError(Problem("no row has a value", path, hint))
     proposed = propose_mapping(columns, datasets.first_rows(DatasetConfig(path=path, sheet=sheet)))
     lines = "".join(f"\n  {field}: {yaml_value(column)}" for field, column in proposed.items())
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."

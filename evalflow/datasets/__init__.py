@@ -252,13 +252,13 @@ def first_rows(config: DatasetConfig, rows: int = 100) -> list[Mapping[str, obje
     return [row.data for row in _first_rows(config, rows) if not isinstance(row, Problem)]
 
 
-_LOOKED_AT = 10_000
+LOOKED_AT = 10_000
 """Rows of a file among which the first that are not empty are looked for."""
 
 
 def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Problem]:
     tables = (_table(path, config) for path in files(config))
-    begun = (replace(table, rows=islice(table.rows, max(rows, _LOOKED_AT))) for table in tables)
+    begun = (replace(table, rows=islice(table.rows, max(rows, LOOKED_AT))) for table in tables)
     return islice((row for table in begun for _, row in filled_rows(table)), rows)
 
 

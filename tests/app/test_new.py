@@ -85,6 +85,16 @@ def test_rows_that_are_no_cases_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "mine.jsonl:4" not in said
 
 
+def test_a_file_that_begins_with_empty_rows_is_refused_with_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError) as refused:
+        written(tmp_path, monkeypatch, "late.jsonl", "{}\n" * 10_000 + '{"question": "a?"}\n')
+    (problem,) = refused.value.problems
+    assert (problem.what, problem.where) == ("no row has a value", "late.jsonl")
+    assert problem.hint.startswith("at most the first 10,000 rows were read; remove the empty ones")
+
+
 def test_columns_that_nothing_is_recognised_in_can_be_mapped_as_the_note_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,7 +155,7 @@ def test_a_new_dataset_shows_what_each_column_holds(program: Program) -> None:
     assert "question: Team" in done.stdout
     (program.folder / "empty.csv").write_text("", encoding="utf-8")
     refused = program("new", "dataset", "none", "--path", "empty.csv")
-    assert (refused.returncode, "no row has a column" in refused.stderr) == (2, True)
+    assert (refused.returncode, "no row has a value" in refused.stderr) == (2, True)
     assert not (program.folder / "conf" / "dataset" / "none.yaml").exists()
 
 

@@ -84,7 +84,7 @@ def test_a_file_of_countless_empty_rows_is_not_read_to_its_end(
 
 
 def test_columns_are_looked_for_in_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "_LOOKED_AT", 2)
+    monkeypatch.setattr(datasets, "LOOKED_AT", 2)
     Path("mine.jsonl").write_text("{}\n" * 4 + '{"question": "q"}\n')
     assert columns(DatasetConfig(path="mine.jsonl"), rows=1) == []
     assert columns(DatasetConfig(path="mine.jsonl"), rows=5) == ["question"]
