@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.stats.arrays import Floats
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import paired_difference
 from evalflow.stats.simulation import Population, fewest, guessed, is_higher, shifted, typical_width, unrelated, widths
@@ -146,3 +147,18 @@ def test_what_is_higher_is_what_the_comparison_finds(
     expected = (found.p_value or 0) < alpha and found.p_value is not None and (found.low is None or found.low > 0)
     positive = (found.difference or 0) > 0
     assert is_higher(a, b, clusters, alpha, bounded=bounded, draws=999) == (expected and positive)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alpha"),
+    [
+        (np.full(12, 0.75), np.full(12, 0.25), 0.05),  # a difference without variance, for A
+        (np.full(12, 0.5), np.full(12, 0.5), 0.05),
+        (np.zeros(20), (np.arange(20) < 4).astype(float), 0.2),  # p is 0.125, but the 95 % interval contains 0
+    ],
+)
+def test_what_is_lower_or_within_its_interval_is_not_higher(a: Floats, b: Floats, alpha: float):
+    found = paired_difference(a, b, None, bounded=True, draws=999)
+    assert found.difference is not None
+    assert found.difference <= 0 or (found.p_value is not None and found.p_value < alpha and (found.low or 0) < 0)
+    assert not is_higher(a, b, None, alpha, bounded=True, draws=999)
