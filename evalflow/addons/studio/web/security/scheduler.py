@@ -1,7 +1,8 @@
 """Slots for the work of people: who has used the server least goes first.
 
 A page, a REST request, an event of a page and what a page reads later each need a slot. The order is that of start-time
-fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has held a slot.
+fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has taken, from
+getting a slot to its end.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ SCHEDULER = "scheduler"
 """Where the state of a request of somebody with an account keeps the scheduler."""
 SLOTS = 6
 """Pieces of work under way at once, of all people: one thread computes most of it, and others wait for the database."""
+SLOTS_EACH = 2
+"""Slots of one person at once; the second is given only while nobody waits who has none."""
 LONGEST_SLOT_S = 0.25
-"""Seconds after which work gives its slot up and continues without: it may wait for a judge, for a person, or for a
-long computation, of which `work.trials` bounds the number. Slots must not become what a server waits for whose database
-is slow: there are at least `SLOTS / LONGEST_SLOT_S` a second, more than the pages that one process can build."""
+"""Seconds after which work gives its slot up and continues without: it may wait for a judge, or for a long computation,
+of which `work.trials` bounds the number. Slots must not become what a server waits for whose database is slow: there
+are at least `SLOTS / LONGEST_SLOT_S` a second, more than the pages that one process can build.
+
+The time after that is counted too, until the owner releases the slot: a request when its response begins, or while its
+body arrives; an event of a page when it has been waited for."""
 MOST_ACCOUNTS = 1000
 """Number of accounts from which those of people who may begin anew are dropped."""
 
@@ -32,33 +38,41 @@ class _Account:
 
     Attributes:
         due: Virtual time at which their next work begins: the seconds that somebody has had who always waits.
-        is_running: Whether they hold a slot. Each person holds one at a time.
+        held: Number of slots that they hold.
+        working: Number of pieces of work that have had a slot and have not ended.
     """
 
     due: float = 0.0
-    is_running: bool = False
+    held: int = 0
+    working: int = 0
 
 
 @dataclass(slots=True)
 class Slot:
-    """A slot that is held; `release` it, any number of times."""
+    """A slot of a piece of work; `release` it when the work ends, any number of times.
+
+    Attributes:
+        counted: Until when the work is counted, by the monotonic clock.
+        is_held: False once the slot is given up, which may be before the work ends.
+        is_over: Whether the work has ended.
+    """
 
     scheduler: Scheduler
     account: _Account
-    began: float
+    counted: float
     is_held: bool = True
+    is_over: bool = False
     _late: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        self._late = asyncio.get_running_loop().call_later(LONGEST_SLOT_S, self.release)
+        self._late = asyncio.get_running_loop().call_later(LONGEST_SLOT_S, self.scheduler.give_up, self)
 
     def release(self) -> None:
-        """Give the slot up."""
-        if self.is_held:
-            self.is_held = False
+        """End the work, and give the slot up if it is still held."""
+        if not self.is_over:
             assert self._late
             self._late.cancel()
-            self.scheduler.released(self)
+            self.scheduler.end(self)
 
 
 _CURRENT = ContextVar["Slot | None"]("_CURRENT", default=None)
@@ -88,7 +102,7 @@ class Scheduler:
         if account is None:
             self._drop_old()
             account = self._accounts[person] = _Account()
-        if not account.is_running and all(one.account is not account for one in self._waiting):
+        if not account.held:
             account.due = max(account.due, self._virtual)
         waiting = _Waiting(account, next(self._numbers), asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
@@ -104,10 +118,16 @@ class Scheduler:
 
     @asynccontextmanager
     async def slot(self, person: str) -> AsyncGenerator[None]:
-        """Hold a slot during the block, at most LONGEST_SLOT_S. Work that other work has begun uses that one's slot."""
+        """Hold a slot during the block, at most LONGEST_SLOT_S.
+
+        Work that other work has begun uses that one's slot. If that has been given up, it needs its own, and is counted
+        in the place of the other.
+        """
         if (outer := _CURRENT.get()) is not None and outer.is_held:
             yield
             return
+        if outer is not None:
+            outer.release()
         slot = await self.acquire(person)
         token = _CURRENT.set(slot)
         try:
@@ -116,37 +136,47 @@ class Scheduler:
             _CURRENT.reset(token)
             slot.release()
 
-    def released(self, slot: Slot) -> None:
-        """Count what a slot was held for, and give it to the next."""
-        self._held.remove(slot)
-        account = slot.account
-        account.is_running = False
-        account.due += time.monotonic() - slot.began
+    def give_up(self, slot: Slot) -> None:
+        """Count what the work has taken so far, and give its slot to the next."""
+        account, now = slot.account, time.monotonic()
+        account.due += now - slot.counted
+        slot.counted = now
+        if slot.is_held:
+            slot.is_held = False
+            self._held.remove(slot)
+            account.held -= 1
         if not self._held and not self._waiting:
             self._virtual = max(self._virtual, account.due)
         self._grant()
+
+    def end(self, slot: Slot) -> None:
+        """End a piece of work, and give up its slot if it is still held."""
+        slot.is_over = True
+        slot.account.working -= 1
+        self.give_up(slot)
 
     def _grant(self) -> None:
         while len(self._held) < self._slots and (first := self._first()) is not None:
             self._waiting.remove(first)
             if first.granted.cancelled():
                 continue
-            first.account.is_running = True
+            first.account.held += 1
+            first.account.working += 1
             self._virtual = max(self._virtual, first.account.due)
             slot = Slot(self, first.account, time.monotonic())
             self._held.append(slot)
             first.granted.set_result(slot)
 
     def _first(self) -> _Waiting | None:
-        free = (one for one in self._waiting if not one.account.is_running)
-        return min(free, key=lambda one: (one.account.due, one.number), default=None)
+        allowed = (one for one in self._waiting if one.account.held < SLOTS_EACH)
+        return min(allowed, key=lambda one: (one.account.held, one.account.due, one.number), default=None)
 
     def _drop_old(self) -> None:
         if len(self._accounts) < MOST_ACCOUNTS:
             return
-        busy = {id(one.account) for one in (*self._waiting, *self._held)}
+        waiting = {id(one.account) for one in self._waiting}
         self._accounts = {
             person: account
             for person, account in self._accounts.items()
-            if id(account) in busy or account.due > self._virtual
+            if account.working or id(account) in waiting or account.due > self._virtual
         }

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from evalflow.addons.studio.web.api.problems import RETRY
 from evalflow.addons.studio.web.security.guards import SAFE, refuse, route_path
-from evalflow.addons.studio.web.security.scheduler import SCHEDULER, Scheduler, Slot
+from evalflow.addons.studio.web.security.scheduler import SCHEDULER, SLOTS_EACH, Scheduler, Slot
 from evalflow.addons.studio.work.sessions import Identity
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from evalflow.addons.studio.work.space import Workspace
 
-AT_ONCE = 2
+AT_ONCE = SLOTS_EACH
 """REST requests of one person that are answered at the same time. Pages are built one at a time."""
 WAITING = 60
 """REST requests of one person that may wait for a turn, and the same number of pages. More are refused."""
@@ -255,7 +255,7 @@ class _RequestTurn:
         await self._turns.take()
         self._is_held = True
         try:
-            self._slot = await self._scheduler.acquire(self._person)
+            await self._take_slot()
         except asyncio.CancelledError:
             self.end()
             raise
@@ -274,7 +274,7 @@ class _RequestTurn:
         message = await self._receive()
         self._is_received = not message.get("more_body", False)
         if self._is_received and self._is_held:
-            self._slot = await self._scheduler.acquire(self._person)
+            await self._take_slot()
         return message
 
     async def send(self, message: Message) -> None:
@@ -285,6 +285,13 @@ class _RequestTurn:
         self._is_over |= is_start and _needs_no_more(message)
         if message.get("more_body", is_start) and not self._is_over:
             await self.begin()
+
+    async def _take_slot(self) -> None:
+        slot = await self._scheduler.acquire(self._person)
+        if self._is_held and self._slot is None:
+            self._slot = slot
+        else:  # the turn has ended meanwhile, or a message that is sent has got a slot
+            slot.release()
 
     def _give_up_slot(self) -> None:
         if self._slot is not None:

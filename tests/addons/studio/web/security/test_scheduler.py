@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evalflow.addons.studio.web.security import scheduler
-from evalflow.addons.studio.web.security.scheduler import LONGEST_SLOT_S, Scheduler, Slot
+from evalflow.addons.studio.web.security.scheduler import Scheduler, Slot
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +38,15 @@ class People:
         self.order.append(name)
 
     async def end(self, person: str, after_s: float = 0.1) -> None:
+        self.release(person, after_s)
+        await settle()
+
+    def release(self, person: str, after_s: float = 0.1) -> None:
         self._clock.now += after_s
         self.held.pop(person).release()
-        await settle()
+
+    def due(self, person: str) -> float:
+        return self._scheduler._accounts[person].due
 
     async def use(self, person: str, seconds: float) -> None:
         self.ask(person)
@@ -58,6 +64,7 @@ async def settle() -> None:
 def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(scheduler, "time", clock)
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
     return clock
 
 
@@ -86,11 +93,60 @@ async def test_what_was_used_while_nobody_waited_costs_nobody_their_place(clock:
     assert people.order == ["ben 1", "vera 1", "ann 1", "vera 2"]
 
 
-async def test_each_person_holds_one_slot(clock: Clock) -> None:
-    people = People(clock, 2)
-    people.ask("vera 1", "vera 2", "ben 1", "ann 1")
+async def test_each_person_holds_two_slots_at_most(clock: Clock) -> None:
+    people = People(clock, 3)
+    people.ask("vera 1", "vera 2", "vera 3")
     await settle()
-    assert people.order == ["vera 1", "ben 1"]
+    assert people.order == ["vera 1", "vera 2"], "one is left for others"
+
+
+async def test_a_person_gets_another_slot_only_while_nobody_waits_who_has_none(clock: Clock) -> None:
+    people = People(clock, 2)
+    await people.use("ann", 0.1)
+    people.ask("vera 1", "ben 1")
+    await settle()
+    people.ask("vera 2", "ann 1")
+    await settle()
+    await people.end("ben", 5.0)
+    assert people.order == ["vera 1", "ben 1", "ann 1"]
+    await people.end("ann", 5.0)
+    assert people.order[3:] == ["vera 2"]
+
+
+async def test_work_is_counted_until_it_ends_also_without_its_slot(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = People(clock)
+    people.ask("cleo 1")
+    await settle()
+    people.ask("ann 1")
+    await people.end("cleo")
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
+    people.ask("vera 1")
+    await people.end("ann", 1.0)
+    await asyncio.sleep(0.01)  # her slot ends
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
+    people.ask("ben 1")
+    await settle()
+    assert people.order == ["cleo 1", "ann 1", "vera 1", "ben 1"]
+    people.ask("vera 2", "ann 2")
+    await people.end("vera", 5.0)
+    people.held["vera"] = people.held["ben"]
+    await people.end("ben")
+    assert people.order[4:] == ["ann 2"], "vera's work has taken five seconds"
+
+
+async def test_what_is_asked_for_during_other_work_is_counted_from_the_end_of_that(clock: Clock) -> None:
+    people = People(clock, 2)
+    people.ask("vera 1", "ann 1")
+    for _ in range(3):
+        await settle()
+        people.ask("ann")
+        await people.end("ann", 1.0)
+    people.ask("vera 2")
+    await settle()
+    await people.end("vera", 0.5)
+    assert people.due("vera") == pytest.approx(3.5)
 
 
 async def test_work_of_many_who_have_used_less_goes_before_that_of_one_who_asks_for_much(clock: Clock) -> None:
@@ -109,7 +165,6 @@ async def test_work_of_many_who_have_used_less_goes_before_that_of_one_who_asks_
 async def test_a_slot_ends_by_itself_and_with_whoever_waits_for_it(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert LONGEST_SLOT_S > 0
     monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
     people = People(clock)
     asked = people.ask("vera 1", "ben 1", "ann 1")
@@ -133,8 +188,6 @@ async def test_work_that_other_work_has_begun_uses_its_slot() -> None:
 
     async with slots.slot("vera"):
         await asyncio.create_task(inner())
-        later = asyncio.create_task(asyncio.sleep(0))
-    await later
     async with slots.slot("ben"):
         seen.append("ben")
     assert seen == ["inner", "ben"]
@@ -148,3 +201,68 @@ async def test_accounts_of_people_who_may_begin_anew_are_dropped(clock: Clock, m
     clock.now += 100
     await people.use("vera", 0.1)
     assert len(people._scheduler._accounts) < 3
+
+
+@pytest.mark.parametrize("others", [["vera", "cleo", "ben"], ["cleo", "vera", "ben"]])
+@pytest.mark.parametrize("longest_s", [60.0, 0.0])
+async def test_accounts_of_those_who_have_used_more_wait_or_work_are_kept(
+    others: list[str], longest_s: float, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "MOST_ACCOUNTS", 1)
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", longest_s)
+    people = People(clock)
+    people.ask(f"{others[0]} 1")
+    await asyncio.sleep(0.01)  # the slot may end, and the work goes on
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
+    people.ask(*(f"{name} 1" for name in others[1:]))  # each new account drops others
+    await settle()
+    for name in others[:2]:
+        await people.end(name, 5.0 if name == "vera" else 0.1)
+    people.ask("dan 1", "vera 2", "ann 1")
+    await settle()
+    for name in ("ben", "dan"):
+        await people.end(name)
+    assert people.order == [*(f"{name} 1" for name in others), "dan 1", "ann 1"], "vera has used five seconds"
+
+
+async def test_work_that_other_work_has_begun_needs_its_own_slot_once_that_is_given_up(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
+    slots, seen = Scheduler(1), list[str]()
+
+    async def inner() -> None:
+        async with slots.slot("vera"):
+            seen.append("inner")
+
+    async with slots.slot("vera"):
+        clock.now += 1.0
+        await asyncio.sleep(0.01)  # its slot ends
+        monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
+        other = await slots.acquire("ben")
+        begun = asyncio.create_task(inner())
+        await settle()
+        clock.now += 1.0
+        assert seen == []
+        other.release()
+        await begun
+    assert seen == ["inner"]
+    assert slots._accounts["vera"].due == pytest.approx(1.0), "what waits for another slot is not counted"
+
+
+async def test_a_slot_that_is_given_to_somebody_who_leaves_goes_to_the_next(clock: Clock) -> None:
+    people = People(clock)
+    _, given, *_ = people.ask("vera 1", "ben 1", "cleo 1", "ann 1")
+    await settle()
+    people.release("vera")
+    given.cancel()  # before ben knows that he has it
+    await settle()
+    assert people.order == ["vera 1", "cleo 1"]
+    (leaving,) = people.ask("dan 1")
+    people.ask("eve 1")
+    await people.end("cleo")
+    assert people.order[2:] == ["ann 1"]
+    leaving.cancel()  # while it still waits
+    people.release("ann")
+    await settle()
+    assert people.order[3:] == ["eve 1"]

@@ -17,6 +17,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evalflow.addons.studio.store.people import Holder
 from evalflow.addons.studio.web.address import Address
@@ -28,6 +29,7 @@ from evalflow.addons.studio.web.security.turns import (
     BURST,
     LONGEST_WAIT_S,
     RATE,
+    WAITING,
     EventTurns,
     FairTurns,
     KeyPace,
@@ -171,10 +173,11 @@ async def test_the_files_of_a_page_are_asked_for_at_once(monkeypatch: pytest.Mon
 
 
 class Opened:
-    """Requests of people to a server that answers each once its person's event is set."""
+    """Requests of people to a server that answers each once its person's event is set, or as `build` does."""
 
-    def __init__(self, space: Workspace) -> None:
-        self._space, self._fair = space, FairTurns(self._build)
+    def __init__(self, space: Workspace, build: ASGIApp | None = None) -> None:
+        self._space, self._fair = space, FairTurns(build or self._build)
+        self.statuses = list[int]()
         self.begun, self.ends, self.body = list[str](), dict[str, asyncio.Event](), asyncio.Event()
         self._scheduler = Scheduler()
 
@@ -201,6 +204,10 @@ class Opened:
 
         return asyncio.create_task(handled())
 
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.statuses.append(message["status"])
+
     async def _receive(self) -> MutableMapping[str, Any]:
         await self.body.wait()
         return await _nothing()
@@ -210,7 +217,7 @@ class Opened:
         identity.first = Actor(1, person)
         state = {"workspace": replace(self._space, identify=identity)}
         scope = {"type": "http", "path": path, "headers": [], "method": method, "state": state}
-        return asyncio.create_task(self._fair(scope, self._receive, _nothing_sent))
+        return asyncio.create_task(self._fair(scope, self._receive, self._send))
 
 
 @pytest.mark.anyio
@@ -221,6 +228,107 @@ async def test_one_page_of_a_person_is_built_at_a_time(tmp_path: Path) -> None:
         assert await opened.settle() == ["vera", "ben"]
         await _ended(built, opened.ends["vera"], opened.ends["ben"])
         assert opened.begun == ["vera", "ben", "vera"]
+
+
+@pytest.mark.anyio
+async def test_two_rest_requests_of_a_person_are_under_way_while_nobody_else_waits(tmp_path: Path) -> None:
+    with working_in(tmp_path) as space:
+        opened = Opened(space)
+        built = [opened.open("vera", "/api/v1/runs") for _ in range(AT_ONCE + 1)]
+        assert await opened.settle() == ["vera"] * AT_ONCE
+        await _ended(built, opened.ends["vera"])
+        assert opened.begun == ["vera"] * (AT_ONCE + 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("path", "at_once"), [("/", 1), ("/api/v1/runs", AT_ONCE)])
+async def test_sixty_requests_of_a_person_may_wait_and_more_are_refused(
+    path: str, at_once: int, tmp_path: Path
+) -> None:
+    with working_in(tmp_path) as space:
+        opened = Opened(space)
+        built = [opened.open("vera", path) for _ in range(at_once + 60 + 3)]
+        assert WAITING == 60, "as the documentation says"
+        assert await opened.settle() == ["vera"] * at_once
+        assert opened.statuses == [429] * 3
+        await _ended(built, opened.ends["vera"])
+        assert opened.statuses[3:] == [200] * (at_once + 60)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("headers", "begun"), [([], ["vera"]), ([(b"Content-Length", b"1")], ["vera", "vera"])])
+async def test_a_response_of_known_length_is_made_when_it_begins(
+    headers: list[tuple[bytes, bytes]], begun: list[str], tmp_path: Path
+) -> None:
+    """The next page of its reader does not wait for it to be read."""
+    is_read = asyncio.Event()
+
+    async def build(scope: Scope, _: Receive, send: Send) -> None:
+        opened.begun.append(scope["state"]["workspace"].identify.key)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await is_read.wait()
+        await send({"type": "http.response.body", "body": b"1"})
+
+    with working_in(tmp_path) as space:
+        opened = Opened(space, build)
+        built = [opened.open("vera") for _ in range(2)]
+        assert await opened.settle() == begun
+        await _ended(built, is_read)
+
+
+@pytest.mark.anyio
+async def test_a_page_that_listens_whether_its_reader_leaves_keeps_its_slot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", LONGEST_S)
+
+    async def build(scope: Scope, receive: Receive, _: Send) -> None:
+        opened.begun.append(scope["state"]["workspace"].identify.key)
+        await receive()
+
+    with working_in(tmp_path) as space:
+        opened, people = Opened(space, build), [f"person{number}" for number in range(SLOTS + 1)]
+        built = [opened.open(person) for person in people]
+        assert await opened.settle() == people[:SLOTS]
+        await _ended(built, opened.body)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_a_request_whose_body_comes_late_leaves_no_slot_behind(
+    is_sent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its body comes when all slots are held and it ends before it gets one, or when sending has got it one already."""
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", LONGEST_S)
+    listening, may_end = set[asyncio.Task[Any]](), asyncio.Event()
+
+    async def build(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "GET":
+            await opened._build(scope, receive, send)
+            return
+        listening.add(asyncio.create_task(receive()))  # pyright: ignore[reportArgumentType] - a coroutine
+        await asyncio.sleep(0)
+        if is_sent:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await may_end.wait()
+
+    with working_in(tmp_path) as space:
+        opened = Opened(space, build)
+        sent = opened.open("vera", "/api/v1/runs", "POST")
+        await opened.settle()
+        first = [] if is_sent else [opened.open(f"first{number}") for number in range(SLOTS)]
+        await opened.settle()
+        opened.body.set()
+        await opened.settle()
+        await _ended([sent], may_end)
+        for end in opened.ends.values():
+            end.set()
+        await asyncio.wait([*listening, *first])
+        opened.begun.clear()
+        people = [f"person{number}" for number in range(SLOTS)]
+        built = [opened.open(person) for person in people]
+        assert await opened.settle() == people
+        await _ended(built, *opened.ends.values())
 
 
 @pytest.mark.anyio
@@ -260,10 +368,6 @@ async def _ended(tasks: list[asyncio.Task[None]], *ends: asyncio.Event) -> None:
     for one in ends:
         one.set()
     await asyncio.wait(tasks)
-
-
-async def _nothing_sent(_: MutableMapping[str, Any]) -> None:
-    pass
 
 
 @pytest.mark.anyio
