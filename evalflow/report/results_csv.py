@@ -118,6 +118,8 @@ def iterate_rows(scores: pl.LazyFrame) -> Iterator[Score]:
 
 FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer", "finish_reason")
 """The columns of results.csv beside those of scores; without question and answer in `write_large_results`."""
+DIGITS = 4
+"""Decimals of a score."""
 
 _Key = tuple[str, str | None, int]
 
@@ -207,8 +209,8 @@ def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | N
 
 
 def rounded_score(score: float | None) -> float | None:
-    """The score as in results.csv: to 4 decimals, by Python's rule, of the exact binary value."""
-    return None if score is None else round(score, 4)
+    """The score as in results.csv, by Python's rule, of the exact binary value."""
+    return None if score is None else round(score, DIGITS)
 
 
 def _cells(score: Score | None) -> list[object]:

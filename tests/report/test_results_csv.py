@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -179,6 +180,24 @@ def test_a_large_table_has_the_same_cells_and_no_texts(make_run, make_case, monk
     for row in expected[1:]:
         row[finish - len(left_out)] = "length" if row[1] == "case-1" else ""  # which the made answers do not have
     assert list(csv.reader(io.StringIO(large.getvalue(), newline=""))) == expected
+
+
+def test_scores_of_both_tables_are_rounded_alike_near_ties_and_far_from_them(make_run, make_case):
+    ties = [(step + 0.5) / 10_000 for step in range(0, 10_000, 97)]
+    scores = [
+        *ties,
+        *(math.nextafter(tie, side) for tie in ties for side in (0, 1)),
+        2 / 3,
+        1e-9,
+        12345.67895,
+        1e17 / 3,
+    ]
+    signed = [sign * score for score in scores for sign in (1, -1)]
+    cells = [{"case_id": f"case-{i}", "score": score} for i, score in enumerate(signed)]
+    large = io.StringIO(newline="")
+    write_large_results(large, make_run([make_case(i) for i in range(len(signed))], cells).scores)
+    found = [float(row["faithfulness"]) for row in csv.DictReader(io.StringIO(large.getvalue(), newline=""))]
+    assert found == [round(score, 4) for score in signed]
 
 
 def test_a_large_run_has_its_texts_in_its_cases_alone(make_run, make_case, tmp_path, monkeypatch):
