@@ -40,7 +40,7 @@ def test_every_change_of_the_studio_is_recorded() -> None:
     assert {name: count for name, count in writes.items() if count} == {
         "space.py": 1,
         "sessions.py": 1,
-        "passkeys.py": 3,
+        "passkeys.py": 1,
         "sign_in_limits.py": 2,
         "identities.py": 2,
         "leases.py": 2,
