@@ -206,7 +206,7 @@ def test_the_result_of_a_review(visit: Visit, opened: Opened) -> None:
         text = html.unescape(re.sub(r"<[^>]+>|[*\\]", "", (folder / name).read_text(encoding="utf-8")))
         assert sentence in " ".join(text.split()), name
     row = _row(folder, "tone")
-    assert f"people would say about {number(row['value'])} " in sentence
+    assert f"labels would say about {number(row['value'])} " in sentence
     page = visit(f"/runs/{run}")
     [line] = [one for one in map(_text, page.locator(".glance > li").all()) if one.startswith("tone")]
     assert of_labels(SummaryRow(**row)) in line
