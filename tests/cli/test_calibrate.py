@@ -500,7 +500,7 @@ def test_several_people_count_as_their_mean_and_show_the_ceiling(lab: Lab) -> No
     assert people["ceiling"]["ci_low"] < people["ceiling"]["value"] < people["ceiling"]["ci_high"]
     assert people["alt_test"]["method"] == "none: fewer than 3 people"
     assert row["human_mean"] == pytest.approx((sum(map(truth, range(30))) + sum(o["value"] for o in others)) / 60)
-    assert any("mean of their labels counts" in note for note in document["notes"])
+    assert any("several labels: their mean counts" in note for note in document["notes"])
 
 
 def test_grades_are_classes_and_weigh_by_distance(lab: Lab) -> None:

@@ -113,7 +113,7 @@ def test_what_it_prints_runs_and_is_right_more_often(program: Program, panel: li
     assert "so they are better." in lines
     page = (program.latest / "calibration.html").read_text(encoding="utf-8")
     assert "The members of the panel" in page
-    assert "Members and people" in page
+    assert "Members and labels" in page
     override = shlex.split(lines.split("To vote by weights: ")[1])[:2]
     assert override[0] == "++judge.vote=weighted"
     with Endpoint(grade) as endpoint:
