@@ -151,7 +151,7 @@ class ImportSource:
     def file(self, *names: str, hint: str = "", lacking: str = "it is a folder: name one file") -> Path:
         """The file to import: the path, or the first of these names in the folder that it is.
 
-        UserError if there is none; of a folder it says what is `lacking`.
+        If there is none, it is a UserError: `lacking` is its message if the path is a folder.
         """
         path = self.path
         if path.is_dir():
