@@ -202,11 +202,14 @@ def raw_items(path: Path) -> Iterator[str]:
             yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
 
 
-def streamed_items(path: Path, prefix: str) -> Iterator[object]:
-    """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken."""
+def streamed_items(path: Path, prefix: str, halves: Halves | None = None) -> Iterator[object]:
+    """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken.
+
+    Half characters are mended, and counted in `halves`.
+    """
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    with _streaming(path) as file:
+    with _streaming(path, halves) as file:
         yield from map(_floats, ijson.items(file, prefix))
 
 
@@ -235,14 +238,14 @@ def document_values(path: Path, below: str = "") -> dict[str, object]:
 
 
 @contextmanager
-def _streaming(path: Path) -> Generator[IO[bytes]]:
+def _streaming(path: Path, halves: Halves | None = None) -> Generator[IO[bytes]]:
     """Open the file; errors of the parser and of the disk become UserError."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     try:
         if problem := _crash_problem(path, null_infinity=True):
             raise UserError(problem)
-        with _open(path, null_infinity=True) as file:
+        with _open(path, null_infinity=True, halves=halves) as file:
             yield file
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         raise UserError(_broken(path, error, null_infinity=True)) from None

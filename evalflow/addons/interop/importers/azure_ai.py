@@ -91,9 +91,9 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
         keys = document_values(path)
         if "rows" in keys:
             leave_document_keys(path, keys, ("rows",), ledger)
-            yield from read_objects(path, "rows")
+            yield from read_objects(path, "rows", ledger)
             return
-    yield from read_rows(path, ledger.leave_broken)
+    yield from read_rows(path, ledger, broken=ledger.leave_broken)
 
 
 def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:

@@ -129,7 +129,7 @@ def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object
 
 def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
-        yield from read_rows(path)
+        yield from read_rows(path, ledger)
         return
     keys = document_values(path)
     place = "testRunData." if "testRunData" in keys else ""
@@ -143,7 +143,7 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
         raise UserError(Problem(f"it is not a run of deepeval: {what}", shown(path), "goldens are a list of objects"))
     leave_document_keys(path, below, lists, ledger)
     for name in lists:
-        yield from read_objects(path, f"{place}{name}")
+        yield from read_objects(path, f"{place}{name}", ledger)
 
 
 def _case(row: Columns, ledger: Ledger) -> dict[str, object]:

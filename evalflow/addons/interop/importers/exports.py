@@ -19,7 +19,7 @@ from evalflow.addons.interop.importers.conversation import are_messages, history
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import parsed
-from evalflow.addons.interop.importers.recorded import recorded_cases
+from evalflow.addons.interop.importers.recorded import PARTS, recorded_cases
 from evalflow.addons.interop.importers.sources import READABLE, begins_with, read_objects, read_rows
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
@@ -79,7 +79,7 @@ class Platform:
     dollars: Callable[[Columns], object] = lambda row: None  # noqa: ARG005
     encoded: bool = False
     references: Sequence[str] = ()
-    opened: Callable[[Path], Iterator[SourceRow]] | None = None
+    opened: Callable[[Path, Ledger], Iterator[SourceRow]] | None = None
 
 
 def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
@@ -87,23 +87,25 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
     path = source.path
     if path.is_dir() and platform.scores_in:
         return _of_folder(platform, source, path)
-    return _imported(platform, source, path, _rows(platform, source.file(hint=platform.hint)))
+    ledger = Ledger(PARTS)
+    return _imported(platform, source, path, _rows(platform, source.file(hint=platform.hint), ledger), ledger)
 
 
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
     """Find the file of rows in a folder, and the other files with their scores."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
-    firsts = {path: next(_rows(platform, path)) for path in files}
+    firsts = {path: next(_rows(platform, path, Ledger())) for path in files}
     beside = [path for path, row in firsts.items() if platform.scored(Columns(row.data, row.where))]
     others = [path for path in files if path not in beside]
     if len(others) != 1:
         what = f"the folder has {len(others)} files of rows and {len(beside)} of scores; expected one file of rows"
         raise UserError(Problem(what, shown(folder), platform.hint))
     with source.database() as database:
-        store = _ScoreStore(database)
+        store, ledger = _ScoreStore(database), Ledger(PARTS)
         for path in beside:
-            store.add((platform.scored(Columns(row.data, row.where)), row) for row in _rows(platform, path))
-        imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
+            store.add((platform.scored(Columns(row.data, row.where)), row) for row in _rows(platform, path, ledger))
+        rows = store.joined(platform.scores_in, _rows(platform, others[0], ledger))
+        imported = _imported(platform, source, others[0], rows, ledger)
         for where in store.left():
             imported.ledger.leave("scores", "score", where, f"the row that it scores is not in {shown(others[0])}")
     return imported
@@ -136,9 +138,11 @@ class _ScoreStore:
             yield where
 
 
-def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:
-    encoded = platform.encoded or path.suffix.lower() == ".csv"
-    with recorded_cases(source, platform.tool, platform.column, path=path) as cases:
+def _imported(
+    platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow], ledger: Ledger
+) -> ImportedConfig:
+    encoded, imported = platform.encoded or path.suffix.lower() == ".csv", ImportedConfig(ledger=ledger)
+    with recorded_cases(source, platform.tool, platform.column, path=path, imported=imported) as cases:
         for item in rows:
             row = Columns(item.data, item.where)
             read = partial(_case, platform, row, encoded, cases.ledger)
@@ -156,17 +160,17 @@ def field_of(row: Columns, names: Sequence[str]) -> object:
     return field
 
 
-def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
+def _rows(platform: Platform, path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     if platform.opened is not None:
-        yield from platform.opened(path)
+        yield from platform.opened(path, ledger)
         return
     if path.suffix.lower() == ".json" and begins_with(path, b"{"):
         for place in platform.lists:
-            rows = read_objects(path, place)
+            rows = read_objects(path, place, ledger)
             if (first := next(rows, None)) is not None:
                 yield from chain([first], rows)
                 return
-    yield from read_rows(path)
+    yield from read_rows(path, ledger)
 
 
 def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> dict[str, object]:

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ValidationError
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.same_cases import SameCases
 from evalflow.config.yaml_text import escaped, option_text
+from evalflow.datasets.halves import Halves
+from evalflow.datasets.rows import ReadingNotes
 from evalflow.errors import Problem, UserError
 from evalflow.values.jsonvalues import as_list, as_map
 
@@ -50,10 +52,11 @@ class DataFile:
     part: str
     count: int = 0
 
-    def write(self, row: Mapping[str, object]) -> None:
-        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
-        # Half of a surrogate pair becomes the replacement character, as in replies of models.
-        self._file.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + "\n")
+    def write(self, row: Mapping[str, object], where: str) -> None:
+        """Write the row that was read at `where`; half characters in it are mended and listed."""
+        halves = Halves()
+        self._file.write(halves.text(json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n")
+        self.ledger.leave_reading(ReadingNotes(halves=halves.count), where)
         self.count += 1
         self.ledger.took(self.part)
 

@@ -59,7 +59,7 @@ def read_giskard(source: ImportSource) -> ImportedConfig:
     """Import one file of scenarios; UserError if it has none. Drafts, and checks without an equivalent, are listed."""
     imported = ImportedConfig(ledger=Ledger(("cases", "checks")))
     with recorded_cases(source, "Giskard", "giskard", imported=imported) as cases:
-        for read_row in read_rows(source.file(hint=_HINT)):
+        for read_row in read_rows(source.file(hint=_HINT), imported.ledger):
             for row in _interactions(_declared(read_row.data), read_row.where):
                 cases.take(row, _InteractionReader(row, cases).case, (), _HINT)
     return imported

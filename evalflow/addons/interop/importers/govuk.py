@@ -165,7 +165,7 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(("cases",)))
     with source.rows(imported, source.name) as file:
         cases = RecordedCases(imported, file)
-        for item in read_rows(source.path, imported.ledger.leave_broken):
+        for item in read_rows(source.path, imported.ledger, broken=imported.ledger.leave_broken):
             row = Columns(item.data, item.where)
             cases.take(row, partial(_output, row), ())
     if not file.count:

@@ -18,8 +18,10 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import object_in, texts_in
 from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
+from evalflow.datasets.halves import Halves
 from evalflow.datasets.json_files import document_values
 from evalflow.datasets.nan_literals import without_nan
+from evalflow.datasets.rows import ReadingNotes
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
@@ -73,7 +75,7 @@ def _of_json(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     expect_text(path)
     values = document_values(path)
     _expect_version(values.get("version"), path)
-    yield from read_objects(path, "samples")
+    yield from read_objects(path, "samples", ledger)
     leave_document_keys(path, values, ("samples", "version"), ledger)
 
 
@@ -87,19 +89,21 @@ def _of_zip(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
             if isinstance(header, Problem):
                 raise UserError(header)
             _expect_version(header.data.get("version"), path)
+            halves = Halves()
             for name in names:
                 if name.startswith("samples/") and name.endswith(".json"):
-                    row = _member(archive, name, path)
+                    row = _member(archive, name, path, halves)
                     if isinstance(row, SourceRow):
                         yield row
                     else:
                         ledger.leave_broken(row)
+            ledger.leave_reading(ReadingNotes(halves=halves.count), shown(path))
             leave_document_keys(path, header.data, ("version",), ledger)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow | Problem:
+def _member(archive: zipfile.ZipFile, name: str, path: Path, halves: Halves | None = None) -> SourceRow | Problem:
     about = archive.getinfo(name)
     where = f"{shown(path)}:{name}"
     if about.file_size > LARGEST_FILE:
@@ -109,7 +113,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow | Prob
     else:
         with archive.open(about) as file:
             content = file.read(LARGEST_FILE + 1)
-    value = parse_json(without_nan(content), where)
+    value = parse_json(without_nan(content), where, halves=halves)
     return value if isinstance(value, Problem) else record(value, where)
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+from evalflow.datasets.rows import ReadingNotes
 from evalflow.errors import Problem, UserError
 
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
@@ -85,10 +86,18 @@ class Ledger:
         self.found(part, count)
         self.took(part, count)
 
-    def leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
+    def leave(self, part: str, what: str, where: str, reason: str, hint: str = "", count: int = 1) -> None:
         """Count something as found and left out."""
-        self.found(part)
-        self.left(part, what, where, reason, hint)
+        self.found(part, count)
+        self.left(part, what, where, reason, hint, count)
+
+    def leave_reading(self, notes: ReadingNotes, where: str, part: str = "cases") -> None:
+        """List what the reading of a file left out or changed: empty rows, and half characters."""
+        if notes.empty:
+            self.leave(part, "row", where, "the row is empty", count=notes.empty)
+        if notes.halves:
+            reason = "its text was cut: data/ has \ufffd instead"
+            self.leave("values", "half a character", where, reason, count=notes.halves)
 
     def leave_broken(self, problem: Problem, part: str = "cases", what: str = "row") -> None:
         """List a row that is broken."""

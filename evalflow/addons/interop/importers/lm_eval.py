@@ -65,7 +65,7 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
         with recorded_cases(
             source, "lm-evaluation-harness", "lm_eval", path=samples, key=key, imported=imported
         ) as cases:
-            for row in read_rows(samples, imported.ledger.leave_broken):
+            for row in read_rows(samples, imported.ledger, broken=imported.ledger.leave_broken):
                 _take(cases, Columns(row.data, row.where), better)
     return imported
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing
 from evalflow.addons.interop.importers.exports import Platform, Scores
+from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.readers import WRITE_TEXT, parsed, texts_in
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name
 from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
@@ -23,10 +24,10 @@ _OTLP = "for tool calls and contexts, export the traces as OTLP: docs/import.md#
 _WRAPPED = "mlflow_wrapped"
 
 
-def _rows(path: Path) -> Iterator[SourceRow]:
+def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     """The rows of a table, records or traces; a trace is a row with its request, response and assessments."""
     if path.suffix.lower() != ".json" or not begins_with(path, b"{"):
-        yield from map(_prepared, read_rows(path))
+        yield from map(_prepared, read_rows(path, ledger))
         return
     keys = document_values(path)
     if {"info", "data"} <= set(keys):
@@ -36,7 +37,7 @@ def _rows(path: Path) -> Iterator[SourceRow]:
         yield from _of_columns(path)
         return
     place = next((name for name in ("traces", "records", "rows", "data") if name in keys), None)
-    yield from map(_prepared, read_rows(path) if place is None else read_objects(path, place))
+    yield from map(_prepared, read_rows(path, ledger) if place is None else read_objects(path, place, ledger))
 
 
 def _of_columns(path: Path) -> Iterator[SourceRow]:

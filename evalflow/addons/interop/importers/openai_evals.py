@@ -89,13 +89,18 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
     if path.suffix.lower() in (".yaml", ".yml"):
         return read_registry(source, path)
     if path.suffix.lower() != ".json":
-        first = next(read_rows(path, lambda _broken: None), None) or next(read_rows(path))
+        first = next(read_rows(path, Ledger(), broken=lambda _: None), None) or next(read_rows(path, Ledger()))
         if is_registry(first.data):
             return read_samples(source, path)
         if "item" not in first.data and "datasource_item" not in first.data:
             what = f"its first line has none of item, datasource_item, input: {', '.join(list(first.data)[:8])}"
             raise UserError(Problem(f"it is not data of an eval: {what}", first.where))
-        return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.ledger.leave_broken)})
+        return _imported(
+            archive,
+            path,
+            Columns({}, shown(path)),
+            {"": read_rows(path, archive.ledger, broken=archive.ledger.leave_broken)},
+        )
     document = None if path.stat().st_size > LARGEST_FILE else read_document(path)
     if document is None or isinstance(document, LocatedList):
         return _imported(archive, path, Columns({}, shown(path)), {"": _items_in(archive, path)})
@@ -125,9 +130,9 @@ def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
 def _items_in(archive: _Archive, path: Path) -> Iterator[SourceRow]:
     """The items of a file: its lines, the objects of its list, or those of its `data`."""
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
-        return read_rows(path, archive.ledger.leave_broken)
+        return read_rows(path, archive.ledger, broken=archive.ledger.leave_broken)
     leave_document_keys(path, document_values(path), ("data",), archive.ledger)
-    return read_objects(path, "data", archive.ledger.leave_broken)
+    return read_objects(path, "data", archive.ledger, archive.ledger.leave_broken)
 
 
 def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> ImportedConfig:
@@ -154,7 +159,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
 def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     """The items of each run, by its name; the plain rows of an archive without runs."""
     if root.get("data") is not None:
-        return {"": read_objects(path, "data", archive.ledger.leave_broken)}
+        return {"": read_objects(path, "data", archive.ledger, archive.ledger.leave_broken)}
     runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()
     for number, run in enumerate(runs):
         about, listed = run.child("run"), _answers_of(run)

@@ -85,7 +85,7 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
     columns = _score_columns(path)
     with recorded_cases(source, "ragas", "ragas", _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for item in _rows(path, cases.ledger.leave_broken):
+        for item in _rows(path, cases.ledger, cases.ledger.leave_broken):
             row = Columns(item.data, item.where)
             row.leave("it numbers the rows", *_NUMBERING)
             scores = [(name, row.get(name)) for name in columns]
@@ -99,7 +99,7 @@ def _score_columns(path: Path) -> list[str]:
     A column named like a metric of ragas may also have other values, which are listed.
     """
     kinds: dict[str, set[bool]] = {}
-    for row in _rows(path, lambda problem: None):  # noqa: ARG005
+    for row in _rows(path, Ledger(), lambda _: None):
         for name, value in row.data.items() if len(kinds) < 1000 else ():
             if name not in _FIELDS and name not in _IDS and name not in _NUMBERING and not _is_nan(value):
                 kinds.setdefault(name, set()).add(score_number(value) is not None)
@@ -111,14 +111,14 @@ def _is_nan(value: object) -> bool:
     return is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER)
 
 
-def _rows(path: Path, broken: Callable[[Problem], None]) -> Iterator[SourceRow]:
+def _rows(path: Path, ledger: Ledger, broken: Callable[[Problem], None]) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".json" and _is_of_columns(path):
         table = as_map(read_document(path))
         for key in dict.fromkeys(key for column in table.values() for key in as_map(column)):
             cells = {name: as_map(column).get(key) for name, column in table.items()}
             yield SourceRow(f"{shown(path)}:{key}", cells)
         return
-    yield from read_rows(path, broken)
+    yield from read_rows(path, ledger, broken=broken)
 
 
 def _is_of_columns(path: Path) -> bool:

@@ -128,7 +128,7 @@ class RecordedCases:
             else:
                 plain.append((name, value))
         numbers = self.scores.read(plain, where, ledger)
-        self.file.write(row | ({self.column: numbers} if numbers else {}))
+        self.file.write(row | ({self.column: numbers} if numbers else {}), where)
         self.fields |= _fields_in(row)
         self.irregular = self.irregular or is_irregular(row)
         self.answered += "answer" in case
@@ -196,7 +196,7 @@ class RecordedCases:
         about = {"by": label.by, "comment": label.comment, "at": label.at}
         texts = {key: value for key, value in about.items() if isinstance(value, str) and value}
         row = {"case_id": case, "metric": name, "value": label.value, **texts}
-        labels.write(writable(row, self.ledger, where))
+        labels.write(writable(row, self.ledger, where), where)
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""

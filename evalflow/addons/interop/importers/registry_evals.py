@@ -215,7 +215,7 @@ def _write(
     ledger = imported.ledger
     with source.rows(imported, key) as file:
         cases = RecordedCases(imported, file)
-        for read_row in read_rows(path, ledger.leave_broken):
+        for read_row in read_rows(path, ledger, broken=ledger.leave_broken):
             row = Columns(read_row.data, read_row.where)
             cases.take(row, partial(_case, row, check, ledger), ())
     if not file.count:

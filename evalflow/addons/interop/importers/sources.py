@@ -13,6 +13,7 @@ from pathlib import Path
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
 from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.halves import Halves
 from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.rows import ReadingNotes, filled_rows
@@ -183,13 +184,17 @@ def read_document(path: Path) -> object:
         raise UserError(error.problem) from None
 
 
-def read_objects(path: Path, place: str, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+def read_objects(
+    path: Path, place: str, ledger: Ledger, broken: Callable[[Problem], None] | None = None
+) -> Iterator[SourceRow]:
     """The objects of a list in a JSON file of any size, one at a time; `broken` as in `objects`.
 
-    `place` leads to the list, such as `results.results`.
+    `place` leads to the list, such as `results.results`. Half characters are listed in the ledger.
     """
-    items = enumerate(streamed_items(path, f"{place}.item"))
-    return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
+    halves = Halves()
+    items = enumerate(streamed_items(path, f"{place}.item", halves))
+    yield from objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
+    ledger.leave_reading(ReadingNotes(halves=halves.count), shown(path))
 
 
 def objects(
@@ -220,18 +225,19 @@ def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
 
 
 def read_rows(
-    path: Path, broken: Callable[[Problem], None] | None = None, notes: ReadingNotes | None = None
+    path: Path, ledger: Ledger, *, part: str = "cases", broken: Callable[[Problem], None] | None = None
 ) -> Iterator[SourceRow]:
     """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN and an empty cell are missing.
 
-    A broken row goes to `broken`, by default as a UserError. A fault after which nothing can be read is always a
-    UserError. Empty rows are left out, and counted in `notes`.
+    Empty rows are left out, and listed in the ledger under `part`. A broken row goes to `broken`, by default as a
+    UserError. A fault after which nothing can be read is always a UserError.
     """
     opener = READABLE.get(path.suffix.lower())
     if opener is None:
         raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(READABLE)}"))
     expect_text(path)
     is_table, empty = path.suffix.lower() == ".csv", True
+    notes = ReadingNotes()
     try:
         with readable(path):
             for _, row in filled_rows(opener(path), notes):
@@ -247,3 +253,4 @@ def read_rows(
         raise UserError(Problem("the file is not text in UTF-8", shown(path), "save it as UTF-8")) from None
     if empty:
         raise UserError(Problem("the file has no rows", shown(path)))
+    ledger.leave_reading(notes, shown(path), part)

@@ -18,7 +18,9 @@ from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExpe
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.sources import expect_text, readable
+from evalflow.datasets.halves import Halves
 from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
+from evalflow.datasets.rows import ReadingNotes
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -212,7 +214,8 @@ def _is_lines(path: Path) -> bool:
 
 def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
     with readable(path):
-        for row in open_jsonl(path).rows:
+        table = open_jsonl(path)
+        for row in table.rows:
             if isinstance(row, Problem):
                 raise UserError(row)
             ledger.found("requests")
@@ -227,6 +230,7 @@ def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
                     yield row.where, span
             except ValueError as error:
                 raise UserError(Problem(str(error), row.where, "export them with OTLP 0.15 or newer")) from None
+    ledger.leave_reading(ReadingNotes(halves=table.halves.count), shown(path))
 
 
 def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
@@ -235,5 +239,7 @@ def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
         is_list = file.read(4096).removeprefix(BOM).lstrip().startswith(b"[")
     prefix = f"item.{_SPANS}" if is_list else _SPANS
     ledger.take("requests")
-    for number, span in enumerate(streamed_items(path, prefix)):
+    halves = Halves()
+    for number, span in enumerate(streamed_items(path, prefix, halves)):
         yield f"{shown(path)}:spans[{number}]", span
+    ledger.leave_reading(ReadingNotes(halves=halves.count), shown(path))

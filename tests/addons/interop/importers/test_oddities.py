@@ -388,6 +388,30 @@ def test_what_tools_said_before_the_answer_stays(tmp_path: Path, kind: str) -> N
 EARLIER = [USER, {"role": "assistant", "content": "At nine."}]
 
 
+@pytest.mark.parametrize("name", IMPORTERS)
+def test_empty_rows_and_half_characters_are_listed(tmp_path: Path, name: str) -> None:
+    kind, build, form = IMPORTERS[name]
+    cut = {**PLAIN, "id": "p-2", "question": "When \ud83d"}
+    found = imported(tmp_path, kind, written(tmp_path, [build(dict(PLAIN)), {}, build(cut), {}], form))
+    assert len(rows(found)) == 2
+    listed = {one.what: one.count for one in found.ledger.left_out if one.part != "columns"}
+    assert sum(listed.get(what, 0) for what in ("row", "result")) == 2, listed
+    assert listed["half a character"] >= 1
+
+
+EMPTY_ROWS = {"azure-ai": "query,response", "giskard": "input_data,demo_output", "braintrust": "input,output"}
+
+
+@pytest.mark.parametrize("kind", EMPTY_ROWS)
+def test_rows_of_commas_are_listed(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"{EMPTY_ROWS[kind]}\nWhen?,At nine.\n,\n,\nWhere?,Here.\n", encoding="utf-8")
+    found = imported(tmp_path, kind, path)
+    [entry] = [one for one in found.ledger.left_out if one.part == "cases"]
+    assert (entry.reason, entry.count) == ("the row is empty", 2)
+    assert found.ledger.counts()["cases"] == (4, 2, 2)
+
+
 @pytest.mark.parametrize("last", [[], [{"role": "user", "content": "And on Sunday?"}]])
 @pytest.mark.parametrize(
     ("kind", "row"),

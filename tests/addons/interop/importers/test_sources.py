@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows, read_text, text_of_file
 from evalflow.errors import UserError
 
@@ -58,7 +58,7 @@ def test_a_truncated_file_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"f.json:2: broken JSON"):
         read_document(tmp_path / "f.json")
     (tmp_path / "f.jsonl").write_text('{"a": 1}\n{"a": ')
-    rows = read_rows(tmp_path / "f.jsonl")
+    rows = read_rows(tmp_path / "f.jsonl", Ledger())
     assert next(rows).data == {"a": 1}
     with pytest.raises(UserError, match=r"f.jsonl:2: broken JSON"):
         next(rows)

@@ -16,7 +16,6 @@ from evalflow.addons.interop.importers.readers import object_in, objects_in, tex
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns
-from evalflow.datasets.rows import ReadingNotes
 from evalflow.datasets.sources import NUMBERING
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
@@ -141,14 +140,10 @@ class TestReader:
             ending = path.suffix.lower()
             if ending in (".csv", ".jsonl"):
                 named = {*columns(DatasetConfig(path=str(path), format="csv"))} if ending == ".csv" else set[str]()
-                notes = ReadingNotes()
-                for row in read_rows(path, notes=notes):
+                for row in read_rows(path, self.ledger, part="tests"):
                     if missing := named - row.data.keys() - {NUMBERING}:
                         raise UserError(Problem(f"the row has no cell for {min(missing)}", row.where))
                     yield row_as_test(row.data, row.where) if named else row.data, row.where, path.parent
-                if notes.empty:
-                    self.ledger.found("tests", notes.empty)
-                    self.ledger.left("tests", "test", shown(path), "the row is empty", count=notes.empty)
             elif ending in (".yaml", ".yml", ".json"):
                 yield from self._entries(read_document(path), shown(path), path.parent)
             else:

@@ -116,7 +116,7 @@ def read_results(source: ImportSource, path: Path) -> ImportedConfig:
 
 def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".jsonl":
-        yield from read_rows(path, results.leave)
+        yield from read_rows(path, results.ledger, part="answers", broken=results.leave)
     elif path.suffix.lower() in (".yaml", ".yml"):
         document = as_map(read_document(path))
         inner = as_map(document.get("results"))
@@ -126,7 +126,7 @@ def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
     else:
         values, inner = document_values(path), document_values(path, "results")
         _expect_version(inner.get("version"), path)
-        yield from read_objects(path, "results.results", results.leave)
+        yield from read_objects(path, "results.results", results.ledger, results.leave)
         leave_document_keys(path, values | inner, _READ, results.ledger)
 
 
@@ -172,7 +172,7 @@ def _take(results: _Results, row: Columns) -> None:
             test.get("tags")
     case["metadata"] = _about(row, test, raw, declared)
     row.close(ledger)
-    column.file.write(writable({**case, "checks": checks} if checks else case, ledger, row.where))
+    column.file.write(writable({**case, "checks": checks} if checks else case, ledger, row.where), row.where)
 
 
 def _asked(raw: str, variables: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:

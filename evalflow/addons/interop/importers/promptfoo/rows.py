@@ -177,7 +177,7 @@ def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: Che
     about |= {"test_id": test.id} if test.id and test.id != case_id else {}
     row |= {"metadata": about} if about else {}
     row |= {"tags": test.tags} if test.tags else {}
-    file.write({**row, "checks": written} if written else row)
+    file.write({**row, "checks": written} if written else row, test.where)
     for column in columns:
         column.cases += 1
         column.answered += "answer" in row

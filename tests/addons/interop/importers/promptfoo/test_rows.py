@@ -160,4 +160,4 @@ def test_empty_rows_of_a_table_are_counted_and_listed(read: Read) -> None:
     found = read("prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv", tests_csv=csv)
     found.ledger.expect_balanced()
     assert found.ledger.counts()["tests"] == (4, 2, 2)
-    assert left(found) == ["test: the row is empty"]
+    assert left(found) == ["row: the row is empty"]
