@@ -106,7 +106,7 @@ def _checks(value: object) -> tuple[Mapping[str, object], ...]:
         if not is_object(item):
             raise _unexpected(item, form, f"item {i}")
         if not isinstance(item.get("identifier"), str) or not item["identifier"]:
-            raise ValueError(f"item {i}: the check has no identifier")
+            raise ValueError(f'item {i}: the check has no identifier (such as "identifier": "string_matching")')
         if not isinstance(enabled := item.get("enabled", True), bool):
             raise _unexpected(enabled, "true or false", f"item {i}.enabled")
         _object(item.get("params") or {}, f"item {i}.params")

@@ -147,6 +147,14 @@ def test_what_is_wrong_with_a_case_is_told_with_its_line(program: Program) -> No
     assert done.returncode == 2
     assert "c.jsonl:2: case '1', checks[0]: regex_matching: '(' is not a regular expression" in done.stderr
     assert "c.jsonl:3: case '2', checks[0]: " in done.stderr
+    assert "like these" not in done.stderr
+
+
+def test_of_many_wrong_checks_the_first_are_told_and_the_others_counted(program: Program) -> None:
+    done = run(program, *(case(n, "Hello.", HELLO, {"identifier": "string_match"}) for n in range(23)))
+    assert done.returncode == 2
+    assert done.stderr.count("there is no check 'string_match'") == 20
+    assert "and 3 more checks like these cannot be used" in done.stderr
 
 
 def test_a_judge_or_an_embedder_is_wanted_where_a_case_has_a_check_for_it(program: Program) -> None:

@@ -273,7 +273,11 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("demo_answer", {"role": "assistant"}, "demo_answer: content: expected text, got nothing"),
         ("checks", {"identifier": "a"}, "checks: expected a list of {identifier, enabled, params}, got an object"),
         ("checks", ["a"], "checks: item 0: expected {identifier, enabled, params}, got text"),
-        ("checks", [{"enabled": True}], "checks: item 0: the check has no identifier"),
+        (
+            "checks",
+            [{"enabled": True}],
+            'checks: item 0: the check has no identifier (such as "identifier": "string_matching")',
+        ),
         (
             "checks",
             [{"identifier": "a", "enabled": "yes"}],

@@ -48,7 +48,8 @@ class DataChecks:
         self._metrics = {name: [one for one in metrics if one.config.covers(name)] for name in parts.datasets}
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
-        self._wrong_checks: list[tuple[Case, Problem]] = []
+        self._wrong_checks: list[tuple[Case, Problem]] = []  # the first, of a dataset that may be wrong as a whole
+        self._more_wrong = 0
         self._offered: Counter[tuple[str, str, str]] = Counter()
         self._sizes: Counter[str] = Counter()
         self._grouped: Counter[str] = Counter()
@@ -88,8 +89,10 @@ class DataChecks:
         `repeated`: the first cases whose id an earlier case has.
         """
         found = list(self._duplicates(repeated))
-        for place, problem in placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
+        for place, problem in placed(self._parts.datasets, self._wrong_checks):
             found.append(replace(problem, where=place or problem.where))
+        if self._more_wrong:
+            found.append(Problem(f"and {counted(self._more_wrong, 'more check')} like these cannot be used"))
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
             if not self._wrong_checks:
@@ -132,6 +135,8 @@ class DataChecks:
                 bound = metric.bind(case)
             except UserError as error:
                 self._wrong_checks += [(case, problem) for problem in error.problems]
+                self._more_wrong += max(0, len(self._wrong_checks) - SHOWN)
+                del self._wrong_checks[SHOWN:]
                 continue
             self._applied[case.dataset, metric.name] += times * len(bound)
             found += [(metric, one) for one in bound]

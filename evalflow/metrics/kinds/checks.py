@@ -170,9 +170,15 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         """The checks of the case, in its order: one score per name. A repeated identifier gets a number."""
         if not self.config.covers(case.dataset):
             return ()
-        last = self._last
-        if last is not None and last[0] is case:  # several callers look at the same case in a row
-            return last[1]
+        if self._last is None or self._last[0] is not case:  # several callers look at the same case in a row
+            self._last = case, *self._bound(case)
+        _, bound, problems = self._last
+        if problems:
+            raise UserError(problems)
+        return bound
+
+    def _bound(self, case: Case) -> tuple[Sequence[Metric], Sequence[Problem]]:
+        """The metrics of the case's checks, and what is wrong with those that cannot be built."""
         problems: list[Problem] = []
         named: dict[str, list[Weighted]] = {}
         seen: Counter[str] = Counter()
@@ -193,11 +199,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 name = name if seen[name] == 1 else f"{name}#{seen[name]}"
             metric.name = name
             named.setdefault(name, []).append(Weighted(name, metric, weight))
-        if problems:
-            raise UserError(problems)
-        bound = [self._together(name, members) for name, members in named.items()]
-        self._last = case, bound
-        return bound
+        return [self._together(name, members) for name, members in named.items()], problems
 
     def may_call(self, case: Case) -> bool:
         """Whether a check of the case may need a judge or the embedder; False only if none does."""
