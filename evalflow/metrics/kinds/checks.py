@@ -129,7 +129,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         self._commands = Commands(config.commands)
         self._known: dict[tuple[str, str], BaseModel] = {}
         self._configs: dict[tuple[str, str, tuple[str, ...] | None], ChainConfig] = {}
-        self._last: tuple[Case, Sequence[Metric]] | None = None
+        self._last: tuple[Case, Sequence[Metric], Sequence[Problem]] | None = None
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
@@ -171,8 +171,10 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if not self.config.covers(case.dataset):
             return ()
         if self._last is None or self._last[0] is not case:  # several callers look at the same case in a row
-            self._last = case, *self._bound(case)
-        _, bound, problems = self._last
+            bound, problems = self._bound(case)
+            self._last = case, bound, problems
+        else:
+            _, bound, problems = self._last
         if problems:
             raise UserError(problems)
         return bound
