@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -279,7 +280,9 @@ class GateTests(pytest.Collector):
             raise self.CollectError(str(error)) from None
         if not gates and not self._evaluated.each_case:
             what = "this run has no gate, so that it could not fail"
-            raise self.CollectError(f"{what}\n  hint: add one, such as 'gate={{faithfulness: {{mean: \">= 0.8\"}}}}'")
+            chosen = (one.removeprefix("metric=") for one in self._evaluated.overrides if one.startswith("metric="))
+            metric = next((name for one in chosen for name in re.findall(r"\w+", one)), "METRIC")
+            raise self.CollectError(f"{what}\n  hint: add one, such as 'gate={{{metric}: {{mean: \">= 0.8\"}}}}'")
         for name, gate in gates.items():
             yield GateTest.from_parent(self, name=name, gate=gate, evaluated=self._evaluated)  # pyright: ignore[reportUnknownMemberType]
         if self._evaluated.each_case:

@@ -204,7 +204,7 @@ class _Sample:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.path = Path(options.out) if options.out else _SHEET
-        self.run = find_scored(options.run, "calibrate", "--sample", "50")
+        self.run = find_scored(options.run, "calibrate", "--sample", str(options.sample or 50))
         self.folder = self.run.folder
         known, wanted = self.run.rules.metrics, options.metric
         if wanted is not None and wanted not in known:

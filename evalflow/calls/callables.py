@@ -9,12 +9,14 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 from evalflow.calls import given
 from evalflow.calls.code import digests
 from evalflow.calls.faults import of_exception
-from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+from evalflow.errors import CallError, InfrastructureError, Meant, Problem, UserError, nearest
 
 HINT = "name a callable that Python can import from the working directory: target.call=package.module:callable"
 
@@ -106,14 +108,27 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         what = f"the module {name!r} cannot be imported: {of_exception(error)}"
-        raise UserError(Problem(what, where, hint)) from error
+        problem = Problem(what, where, hint)
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            problem = _with_name(problem, call, nearest(name, [file.stem for file in Path().glob("*.py")]), attribute)
+        raise UserError(problem) from error
     member: object = module
     for part in attribute.split("."):
         member = getattr(member, part, None)
     if not callable(member):
         what = f"the module {name!r} has no callable {attribute!r}"
-        raise UserError(Problem(what, where, hint))
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UserError(_with_name(Problem(what, where, hint), call, name, nearest(attribute, own)))
     return module, member
+
+
+def _with_name(problem: Problem, call: str, module: str, attribute: str) -> Problem:
+    """The problem with the callable that was probably meant, if both of its names are known."""
+    if not (module and attribute):
+        return problem
+    right = f"{module}:{attribute}"
+    meant = Meant((f"{problem.where}={call}",), (f"{problem.where}={right}",))
+    return replace(problem, hint=f"did you mean {right}?", meant=meant)
 
 
 def seen(module: ModuleType, call: Callable[..., object]) -> list[str]:

@@ -6,14 +6,13 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 
 from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.doors import INSTALL, has_own_points
 from evalflow.errors import EvalflowError, Problem, UserError, of_memory, of_place, unknown_name
-from evalflow.paths import GROUPS
+from evalflow.paths import GROUPS, conf_dirs
 from evalflow.version import __version__
 
 
@@ -95,8 +94,11 @@ def _no_verb(words: list[str]) -> Problem:
     what = f"there is no verb {words[0]!r}"
     if words == words[:1] and words[0] in GROUPS:
         return Problem(what, "command line", f"write {words[0]}=NAME; `list {words[0]}` shows the names")
-    problem = unknown_name(what, "command line", words[0], VERBS)
-    return replace(problem, hint=INSTALL, meant=None) if VERBS.is_unregistered(words[0]) else problem
+    if VERBS.is_unregistered(words[0]):
+        return Problem(what, "command line", INSTALL)
+    from evalflow.config.misnamed import no_verb  # needed only after a mistake
+
+    return no_verb(what, words[0], conf_dirs()) or unknown_name(what, "command line", words[0], VERBS)
 
 
 def _complain(error: EvalflowError) -> None:

@@ -58,11 +58,18 @@ def applied(words: Sequence[str], problems: Sequence[Problem]) -> list[str]:
 def _replaced(words: list[str], meant: Meant) -> list[str]:
     wrong, right = list(meant.wrong or ()), list(meant.right)
     if not wrong:
-        return [*right, *words] if right[0] in _SWEEP else [*words, *(word for word in right if word not in words)]
+        if right[0] in _SWEEP:
+            return [*right, *words]
+        added = [word for word in right if word not in words]
+        keys = {_parts(word)[1] for word in added}
+        return [*(word for word in words if "=" not in word or _parts(word)[1] not in keys), *added]
     if len(wrong) == len(right) == 1:
         if right[0].endswith("="):
             return _joined(words, wrong[0], right[0])
-        return [right[0] if word == wrong[0] else _renamed(word, wrong[0], right[0]) for word in words]
+        from evalflow.config.overrides import quoted  # the configuration reports words in Hydra's own quotes
+
+        same = {word for word in words if wrong[0] in (word, *quoted([word]))}
+        return [right[0] if word in same else _renamed(word, wrong[0], right[0]) for word in words]
     for at in range(len(words) - len(wrong) + 1):
         if words[at : at + len(wrong)] == wrong:
             return [*words[:at], *right, *words[at + len(wrong) :]]

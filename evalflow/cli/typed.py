@@ -6,7 +6,7 @@ import re
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 
 from evalflow.cli.completion import KEYS
 from evalflow.cli.parsing import config_dir_of
@@ -54,11 +54,39 @@ def expect_pairs(words: Sequence[str]) -> None:
         evalflow.errors.UserError: command line: a key and its value are joined by =
           hint: write dataset=rag limit=5
     """
+    if (whole := _unsplit(words)) != list(words):
+        parts = [word for word in whole if word not in words]
+        what = "the shell splits a list or a map at its spaces"
+        meant = Meant(tuple(words), tuple(whole))
+        raise UserError(Problem(what, "command line", f"put it in quotes: {quoted(*parts)}", meant=meant))
     found = _APART.sub(r"\1=", "\0".join(words)).split("\0")
     if words and found != list(words):
         hint = f"write {quoted(*(word for word in found if word not in words))}"
         what = "a key and its value are joined by ="
         raise UserError(Problem(what, "command line", hint, meant=Meant(tuple(words), tuple(found))))
+
+
+def _unsplit(words: Sequence[str]) -> list[str]:
+    """Join the words of `KEY=[A, B]` that the shell split; words whose brackets do not close stay as they are.
+
+    Example:
+        >>> _unsplit(["dataset=rag", "metric=[relevance,", "faithfulness]", "limit=5"])
+        ['dataset=rag', 'metric=[relevance,faithfulness]', 'limit=5']
+    """
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        taken = 1
+        if re.match(rf"[+~]*{_KEY}=[\[{{]", rest[0]):
+            depths = accumulate(_depth(word) for word in rest)
+            taken = next((at for at, depth in enumerate(depths, start=1) if depth == 0), 1)
+        found.append(re.sub(r",\s+", ",", " ".join(rest[:taken])) if taken > 1 else rest[0])
+        del rest[:taken]
+    return found
+
+
+def _depth(word: str) -> int:
+    return sum(word.count(sign) for sign in "[{") - sum(word.count(sign) for sign in "]}")
 
 
 def expect_run_words(words: Sequence[str], verbs: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from evalflow.cli.completion import print_completion
 from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
 from evalflow.doors import Door
-from evalflow.errors import Problem, UserError, program
+from evalflow.errors import Meant, Problem, UserError, program
 from evalflow.paths import GROUPS
 
 
@@ -291,7 +291,7 @@ def _new(parser: VerbParser) -> Work:
     metric.add_argument("name")
     metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
     dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
-    dataset.add_argument("name")
+    dataset.add_argument("name", type=_no_file)
     path = "the data: .jsonl, .json, .csv, .tsv, .parquet or .xlsx, or a glob"
     dataset.add_argument("--path", required=True, metavar="FILE", help=path)
     dataset.add_argument("--sheet", metavar="NAME", help="the sheet of a workbook; without it, its only one with rows")
@@ -310,6 +310,16 @@ def _new(parser: VerbParser) -> Work:
         return new_dataset(options.name, options.path, options.sheet, console())
 
     return work
+
+
+def _no_file(name: str) -> str:
+    if Path(name).is_file():
+        from evalflow.config.misnamed import new_dataset_of  # needed only after a mistake
+
+        words = new_dataset_of(name)
+        hint = "write the name first: new dataset NAME --path FILE"
+        raise UserError(Problem(f"{name} is a file, not a name", "command line", hint, meant=Meant(None, words)))
+    return name
 
 
 def _schema(parser: VerbParser) -> Work:

@@ -9,17 +9,22 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
-from evalflow.config.strict import Strict, Word
+from evalflow.config.strict import Strict, ValueOfError, Word
 from evalflow.values.jsonvalues import is_mapping, json_path
 
 EXPRESSION = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*+)\}\}", re.DOTALL)
 """Matches a template expression in an address, in time by the length of the text."""
 
 
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*")
+"""Matches a path as other tools write it, without the $ of JSONPath."""
+
+
 def checked_path(path: str) -> str:
     """Return a valid JSONPath unchanged; ValueError for anything else."""
     if not path.startswith("$"):
-        raise ValueError(f"{path!r} is not a JSONPath: it begins with $, as in $.answer")
+        what = f"{path!r} is not a JSONPath: it begins with $, as in $.answer"
+        raise ValueOfError(what, f"$.{path}" if _DOTTED.fullmatch(path) else None)
     try:
         json_path(path)
     except ValueError as error:

@@ -91,6 +91,8 @@ def _problem(
     full = ".".join([part for part in (key, *path) if part])
     changed = [override.partition("=")[0].lstrip("+~") for override in overrides]
     on_line = any(key == full or (full.startswith(f"{key}.") and "." in key) for key in changed)
+    if detail["type"] == "extra_forbidden":
+        on_line = on_line or any(key.startswith(f"{full}.") for key in changed)
     where = COMMAND_LINE if on_line else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
         parent = full.removesuffix(path[-1])
@@ -117,6 +119,10 @@ def _problem(
     is_shown = detail["type"] != "value_error" and isinstance(given, str | int | float)
     got = f", not {shown if isinstance(given, bool) else repr(given)}" if is_shown else ""
     what = f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}"
+    above = {
+        key for key in changed if full.startswith(f"{key}.") and {f"{key}={shown}", f'{key}="{shown}"'} & {*overrides}
+    }
+    full = above.pop() if len(above) == 1 else full  # such as target.answer, whose value is read as that of its path
     typed = f"{full}={shown}"
     models = _models(field.annotation) if field and detail["type"].startswith("model_") else []
     of_model = valid_key(given, models[0]) if len(models) == 1 else None

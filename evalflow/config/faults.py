@@ -19,7 +19,7 @@ from omegaconf.errors import (
 
 from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
-from evalflow.config.keys_elsewhere import key_elsewhere
+from evalflow.config.keys_elsewhere import key_elsewhere, key_of_part
 from evalflow.config.misnamed import no_option
 from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Meant, Problem, UserError, nearest, quoted, unknown_name
@@ -41,6 +41,7 @@ _YAML_HINTS = {
     "'\\t' that cannot start": "indent with spaces, not with tabs",
 }
 """Hints by a part of the parser's message; the first that occurs counts."""
+_FLOW = re.compile(r"while parsing a flow (sequence|mapping)")
 _QUOTE_VALUES = "quote values that contain any of : { } [ ] # & * ! | > % @"
 """The hint for all other messages of the parser."""
 
@@ -84,6 +85,11 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
 def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
     """Return the problem of a file that is not YAML; `file` is used if the error does not name one."""
     mark = getattr(error, "problem_mark", None)
+    opened = getattr(error, "context_mark", None)
+    if mark and opened and mark.line > opened.line and (begun := _FLOW.search(str(getattr(error, "context", "")))):
+        sign, end = ("[", "]") if begun[1] == "sequence" else ("{", "}")
+        what = f"this is not valid YAML: the {sign} of this line is not closed before line {mark.line + 1}"
+        return Problem(what, f"{file or opened.name}:{opened.line + 1}", f"close it with {end}")
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
     hint = next((hint for words, hint in _YAML_HINTS.items() if words in what), _QUOTE_VALUES)
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
@@ -299,7 +305,9 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
             return problem
         problem = unknown_name(unknown_key(root), COMMAND_LINE, root, {*values, *GROUPS})
         meant = _respelt(line, key, values)
-        return replace(problem, hint=f"did you mean {quoted(meant)}?") if meant else problem
+        if meant:
+            return replace(problem, hint=f"did you mean {quoted(meant)}?")
+        return key_of_part(line, values) or problem
     chosen = as_map(values.get(root))
     if root in ("dataset", "metric") and below and below[0] not in chosen:
         what = f"{key}: no {root} {below[0]!r} is chosen"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from evalflow.config.foreign_keys import SINGLE_SELECT
-from evalflow.errors import Meant, Problem, command
+from evalflow.errors import Meant, Problem, command, nearest
 from evalflow.values.jsonvalues import as_map
 
 _OF_RUNS: Mapping[str, str] = {
@@ -53,6 +54,19 @@ def key_elsewhere(typed: str, values: Mapping[str, object]) -> Problem | None:
         return None
     hint, right = found
     return Problem(f"unknown key {key}", "command line", hint, meant=None if right is None else Meant((typed,), right))
+
+
+def key_of_part(typed: str, values: Mapping[str, object]) -> Problem | None:
+    """Return the problem of an override whose key is almost one of a chosen part, such as `treshold`; else None."""
+    key, _, value = typed.lstrip("+~").partition("=")
+    parts = [as_map(values.get(part)) for part in SINGLE_SELECT]
+    parts += [as_map(metric) for metric in as_map(values.get("metric")).values()]
+    close = nearest(key, {name for part in parts for name in part} - _OF_ANY_PART)
+    problem = key_elsewhere(f"{close}={value}", values) if close else None
+    if problem is None:
+        return None
+    meant = problem.meant and replace(problem.meant, wrong=(typed,))
+    return replace(problem, what=f"unknown key {key}", meant=meant)
 
 
 def _meaning(key: str, value: str, values: Mapping[str, object]) -> tuple[str, tuple[str, ...] | None] | None:

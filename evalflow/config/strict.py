@@ -10,6 +10,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from evalflow.records.deferred import DEFER_BUILD
 
 
+class ValueOfError(ValueError):
+    """A wrong value, and the valid one that it was probably meant to be, if there is one."""
+
+    def __init__(self, message: str, valid: str | None) -> None:
+        self.valid = valid
+        super().__init__(message)
+
+
 class Strict(BaseModel):
     """A frozen model that refuses unknown keys."""
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
+from evalflow.config.strict import ValueOfError
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, nearest
 
@@ -31,6 +32,8 @@ _SHORTEST = 3
 def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
     """A valid value near the given one, or an example of one, as overrides and YAML write it; None if there is none."""
     kind, given = detail["type"], detail.get("input")
+    if isinstance(wrong := detail.get("ctx", {}).get("error"), ValueOfError):
+        return wrong.valid
     if kind == "string_type" and isinstance(given, int | float):
         return json.dumps(str(given).lower() if isinstance(given, bool) else str(given))
     if kind == "list_type" and isinstance(given, str) and given:

@@ -22,7 +22,7 @@ from evalflow.config.schema import (
     TargetConfig,
 )
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Meant, Problem, UserError, command, did_you_mean
 from evalflow.records import CASES
 from evalflow.values.jsonvalues import as_map, is_mapping, is_object
 
@@ -322,7 +322,7 @@ def _combination(rest: Mapping[str, object], target: str | None) -> list[Problem
     if not generate and target not in ("recorded", None):
         what = "generate is false, so the target would never be asked"
         hint = "add generate=true, or leave the target out to score the recorded answers"
-        problems.append(Problem(what, COMMAND_LINE, hint))
+        problems.append(Problem(what, COMMAND_LINE, hint, meant=Meant((), ("generate=true",))))
     if generate in (True, "missing") and target == "recorded":
         what = "generate asks for new answers, but the target is `recorded`"
         hint = "add target=openai or another of `list target`; target=http, command or python asks your own program"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from evalflow.config.schema import GateValue, NotWorse, Repeats
-from evalflow.errors import Problem, UserError, unknown_name
+from evalflow.errors import Meant, Problem, UserError, unknown_name
 from evalflow.protocols import Measured
 from evalflow.records import CASES, FigureSpec
 from evalflow.summary.figures import statistics
@@ -19,6 +19,8 @@ _POINT = "point"
 _MAX_UNDEFINED = "max_undefined_rate"
 _LOOKS = "looks"
 _JUDGE_ALONE = "judge_alone"
+_ELSEWHERE = {"average": "mean", "avg": "mean", "min": "lowest", "score": "mean", "value": "mean"}
+"""Our statistics by their names in other tools."""
 _SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
 _COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; so can all figures
@@ -93,7 +95,11 @@ def _gate(
     for metric in _concerned(name, statistic, where, metrics):
         if not _has(metrics[metric], statistic):
             what = f"metric {metric!r} has no statistic {statistic!r}"
-            raise UserError(unknown_name(what, where, statistic, _statistics(metrics[metric]), before="gate="))
+            problem = unknown_name(what, where, statistic, _statistics(metrics[metric]), before="gate=")
+            if own := _ELSEWHERE.get(statistic):
+                meant = Meant((f"gate={statistic}",), (f"gate={own}",))
+                problem = replace(problem, hint=f"what other tools call so is {own!r}", meant=meant)
+            raise UserError(problem)
     if isinstance(value, NotWorse):
         _check_baseline(statistic, baseline, where)
         return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)

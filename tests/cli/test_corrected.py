@@ -18,6 +18,7 @@ from evalflow.errors import Meant, Problem
 pytestmark = pytest.mark.slow
 
 Said = Callable[..., tuple[int, str]]
+PYTHON = ("target=python", "generate=true")
 RUN = ("dataset=rag", "metric=exact_match")
 ROWS = [{"q": f"Q{n}?", "bot_reply": "A.", "gold": "A."} for n in range(3)]
 
@@ -112,6 +113,21 @@ def of(*changes: str) -> tuple[str, ...]:
                 "++dataset.rag.fields.reference=gold",
             ),
         ),
+        (("dataset=rag", "metric=[exact_match,", "relevance]"), ("dataset=rag", "metric=[exact_match,relevance]")),
+        (of("treshold=0.5"), of("metric.exact_match.threshold=0.5")),
+        (of('gate={exact_match: {avg: ">= 0"}}'), of('gate={exact_match: {mean: ">= 0"}}')),
+        (of("gate.exact_match.mean=>=0"), of('+gate.exact_match.mean=">=0"')),
+        (of("target=faq_bot.py:ask"), of("target=python", "target.call=faq_bot:ask", "generate=true")),
+        (of("target=faq_bot:ask", "generate=true"), of("target=python", "target.call=faq_bot:ask", "generate=true")),
+        (of(*PYTHON, "target.call=faq_bot:aks"), of(*PYTHON, "target.call=faq_bot:ask")),
+        (of(*PYTHON, "target.call=fag_bot:ask"), of(*PYTHON, "target.call=faq_bot:ask")),
+        (of(*PYTHON, "target.call=./faq_bot.py:ask"), of(*PYTHON, "target.call=faq_bot:ask")),
+        (of(*PYTHON, "target.call=faq_bot.ask"), of(*PYTHON, "target.call=faq_bot:ask")),
+        (("my data/the file.csv",), ("new", "dataset", "the_file", "--path", "my data/the file.csv")),
+        (
+            ("new", "dataset", "my data/the file.csv"),
+            ("new", "dataset", "the_file", "--path", "my data/the file.csv"),
+        ),
         (("import", "langfuse_traces.jsonl"), ("import", "langfuse", "langfuse_traces.jsonl")),
         (("import", "my data/the file.csv"), ("new", "dataset", "the_file", "--path", "my data/the file.csv")),
         (("show", "exactmatch"), ("show", "exact_match")),
@@ -120,11 +136,15 @@ def of(*changes: str) -> tuple[str, ...]:
     ],
     ids=lambda words: " ".join(words)[:60],
 )
-def test_the_whole_command_is_proposed_and_runs(typed: Sequence[str], meant: Sequence[str], said: Said) -> None:
+def test_the_whole_command_is_proposed_and_runs(
+    typed: Sequence[str], meant: Sequence[str], said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("my data").mkdir()
     lines = ["q,bot_reply,gold", *(",".join(row.values()) for row in ROWS)]
     Path("my data", "the file.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     Path("langfuse_traces.jsonl").write_text('{"id": "1", "input": "Q?", "output": "A."}\n', encoding="utf-8")
+    Path("faq_bot.py").write_text("def ask(case):\n    return 'A.'\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(Path.cwd())
     code, text = said(typed)
     assert code == 2
     assert proposed(text) == list(meant), text
@@ -162,6 +182,42 @@ def test_a_dataset_that_reads_the_file_is_chosen_by_its_name(said: Said) -> None
     assert said(["new", "dataset", "mine", "--path", "own.jsonl"])[0] == 0
     for given in ("own.jsonl", "conf/dataset/mine.yaml"):
         assert proposed(said([f"dataset={given}", "metric=exact_match"])[1]) == ["dataset=mine", "metric=exact_match"]
+
+
+def test_a_name_alone_is_the_experiment_or_the_option_that_is_called_so(said: Said) -> None:
+    assert said(["new", "experiment", "resumed", *RUN, "limit=3"])[0] == 0
+    for given in ("resumed", "conf/experiment/resumed.yaml"):  # not the verb `resume`
+        assert proposed(said([given])[1]) == ["experiment=resumed"]
+    assert "hint: write metric=exact_match" in said(["exact_match"])[1]
+
+
+def test_a_wrong_override_is_replaced_by_the_right_one_of_its_key(said: Said) -> None:
+    Path("own.jsonl").write_text('{"question": "Q?", "answer": "A.", "gold": "A."}\n', encoding="utf-8")
+    assert said(["new", "dataset", "mine", "--path", "own.jsonl"])[0] == 0
+    run = ("dataset=mine", "metric=exact_match")
+    code, text = said([*run, "dataset.mine.fields.reference=Gold"])
+    assert (code, proposed(text)) == (2, [*run, "++dataset.mine.fields.reference=gold"])
+    code, text = said([*run, "dataset.mine.field.reference=gold"])
+    assert (code, proposed(text)) == (2, [*run, "dataset.mine.fields.reference=gold"])
+    assert "error: command line: unknown key dataset.mine.field" in text
+
+
+def test_a_path_into_a_reply_gets_the_sign_of_jsonpath(said: Said) -> None:
+    word = "target.answer=reply.parts[0].text"
+    url = "target.url=http://127.0.0.1:9/ask"
+    code, text = said(["check", *RUN, "generate=true", "target=http", url, word])
+    assert code == 2
+    assert proposed(text) == ["check", *RUN, "generate=true", "target=http", url, "target.answer=$.reply.parts[0].text"]
+
+
+def test_a_bracket_that_is_not_closed_is_named_by_its_own_line(said: Said) -> None:
+    assert said(["new", "metric", "mine", "--from", "exact_match"])[0] == 0
+    Path("conf/metric/mine.yaml").write_text(
+        "# @package metric.mine\nkind: check\nneeds: [answer\nfield: answer\n", encoding="utf-8"
+    )
+    code, text = said(["dataset=rag", "metric=mine"])
+    assert code == 2
+    assert "mine.yaml:3: this is not valid YAML: the [ of this line is not closed before line 4" in text
 
 
 def test_a_misspelt_key_of_a_file_is_shown_with_its_line_and_not_its_text(said: Said) -> None:
