@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UserError,
         WaitingError,
     )
-    from evalflow.records import Answer, Case, Context, Message, Outcome
+    from evalflow.records import Answer, Case, CaseInput, Context, Message, Outcome
 
 _PLACES = {
     "api.functions": ("arun", "calibrate", "compare", "load", "run"),
@@ -28,12 +28,13 @@ _PLACES = {
     "api.results": ("GateOutcome", "Report", "RunCalibration", "RunComparison", "RunResult"),
     "api.tables": ("CaseRow",),
     "errors": ("BudgetError", "EvalflowError", "IncompleteError", "InfrastructureError", "UserError", "WaitingError"),
-    "records": ("Answer", "Case", "Context", "Message", "Outcome"),
+    "records": ("Answer", "Case", "CaseInput", "Context", "Message", "Outcome"),
 }
 __all__ = [
     "Answer",
     "BudgetError",
     "Case",
+    "CaseInput",
     "CaseRow",
     "Context",
     "EvalflowError",

@@ -10,10 +10,12 @@ from evalflow.calls.given import called_name, code_of, name_of
 from evalflow.config.overrides import assignment
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import Problem, UserError
+from evalflow.records import Answer, Case
 from evalflow.values.jsonvalues import is_mapping
 
-F = TypeVar("F", bound=Callable[..., object])
-Metrics = Iterable[Callable[..., object]] | Mapping[str, Callable[..., object]]
+_MetricCall = Callable[[Case, Answer], object]
+F = TypeVar("F", bound=_MetricCall)
+Metrics = Iterable[_MetricCall] | Mapping[str, _MetricCall]
 """Callables by the names of their metrics, or those that have names."""
 _KEYS = "evalflow_metric"
 
@@ -53,7 +55,7 @@ def metric(function: Any = None, /, **keys: Any) -> Any:
     Example:
         >>> @metric(threshold=1)
         ... def polite(case, answer):
-        ...     return "please" in answer.answer
+        ...     return "please" in answer.text
         >>> polite.__name__
         'polite'
     """

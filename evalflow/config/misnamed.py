@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from evalflow.config.schema import ENDINGS, callable_name
+from evalflow.config.schema import ENDINGS
+from evalflow.config.strict import callable_name
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Meant, Problem, command, quoted, unknown_name
 from evalflow.extras import pip_install

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from evalflow.config.extraction import Extraction
-from evalflow.config.strict import Strict, ValueOfError, Word, matching, unquoted_word
+from evalflow.config.strict import Strict, Word, matching, unquoted_word
 from evalflow.config.surroundings import (
     A_FOLDER,
     BatchConfig,
@@ -80,34 +80,6 @@ def _http_address(url: str, info: ValidationInfo) -> str:
 
 
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
-
-
-_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def callable_name(text: str) -> str | None:
-    """The callable that a text names: `bots/faq.py:ask`, `bots.faq.ask` and `bots.faq:ask` are the last; else None.
-
-    Example:
-        >>> callable_name("bots/faq.py:ask")
-        'bots.faq:ask'
-    """
-    file, colon, attribute = text.partition(":")
-    if not colon:
-        file, _, attribute = text.rpartition(".")
-    module = file.removesuffix(".py").removeprefix("./").replace("/", ".")
-    name = f"{module}:{attribute}"
-    return name if _CALLABLE.fullmatch(name) and attribute != "py" else None
-
-
-def _checked_callable(call: str) -> str:
-    if _CALLABLE.fullmatch(call) and not call.partition(":")[0].endswith(".py"):
-        return call
-    raise ValueOfError(f"{call!r} names no callable: package.module:callable", callable_name(call))
-
-
-CallableName = Annotated[str, AfterValidator(_checked_callable)]
-"""A Python callable, as `package.module:callable`."""
 
 
 class ScorerConfig(Strict):

@@ -1,4 +1,4 @@
-"""The base class of all configuration models."""
+"""The base class of all configuration models, and types of their values."""
 
 from __future__ import annotations
 
@@ -46,3 +46,31 @@ def matching(pattern: str, message: str) -> AfterValidator:
         return text
 
     return AfterValidator(checked)
+
+
+_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def callable_name(text: str) -> str | None:
+    """The callable that a text names: `bots/faq.py:ask`, `bots.faq.ask` and `bots.faq:ask` are the last; else None.
+
+    Example:
+        >>> callable_name("bots/faq.py:ask")
+        'bots.faq:ask'
+    """
+    file, colon, attribute = text.partition(":")
+    if not colon:
+        file, _, attribute = text.rpartition(".")
+    module = file.removesuffix(".py").removeprefix("./").replace("/", ".")
+    name = f"{module}:{attribute}"
+    return name if _CALLABLE.fullmatch(name) and attribute != "py" else None
+
+
+def _checked_callable(call: str) -> str:
+    if _CALLABLE.fullmatch(call) and not call.partition(":")[0].endswith(".py"):
+        return call
+    raise ValueOfError(f"{call!r} names no callable: package.module:callable", callable_name(call))
+
+
+CallableName = Annotated[str, AfterValidator(_checked_callable)]
+"""A Python callable, as `package.module:callable`."""

@@ -22,7 +22,8 @@ from evalflow.config.exchanges import (
     split_address,
 )
 from evalflow.config.judges import Concurrency, EndpointConfig
-from evalflow.config.schema import CallableName, Strict, TargetConfig, Word
+from evalflow.config.schema import Strict, TargetConfig, Word
+from evalflow.config.strict import CallableName
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
 from evalflow.values.jsonvalues import is_mapping

@@ -121,6 +121,22 @@ def part_text(part: Mapping[str, object]) -> str:
     return text if isinstance(text, str) else f"[{kind}]"
 
 
+class CaseInput(TypedDict):
+    """What a target gets of a case, for type checkers; `messages` as in chat completions, `vars` are other columns.
+
+    Example:
+        >>> def bot(case: CaseInput) -> str:
+        ...     return f"You asked: {case['question']}"
+    """
+
+    id: str
+    question: str | None
+    messages: list[dict[str, object]]
+    contexts: list[dict[str, str | None]] | None
+    metadata: Mapping[str, object] | None
+    vars: Mapping[str, object]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """A piece of text that the target was given, or retrieved, to answer from.
@@ -245,6 +261,11 @@ class Answer(CallCosts):
     extracted: bool | None = None
     finish_reason: str | None = None
     recorded: bool = False  # whether it is the case's own answer in the data
+
+    @property
+    def text(self) -> str:
+        """The answer; empty if the target gave only a prediction or ids (`actual`)."""
+        return self.answer or ""
 
     @property
     def total(self) -> Spend:

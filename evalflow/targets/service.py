@@ -21,7 +21,7 @@ from evalflow.config.targets import ReplyConfig
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.limited import in_thread
 from evalflow.llm.chat import canonical
-from evalflow.records import Answer, Case, Spend
+from evalflow.records import Answer, Case, CaseInput, Spend
 from evalflow.targets.answer_step import step_of
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
@@ -171,7 +171,7 @@ def account(session: CallSession) -> Account | None:
     return Account(budget, None, None)
 
 
-def payload(case: Case) -> dict[str, object]:
+def payload(case: Case) -> CaseInput:
     """id, question, messages, contexts, metadata and vars; never the reference, the expected outcome or an answer."""
     return {
         "id": case.id,

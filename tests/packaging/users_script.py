@@ -9,6 +9,7 @@ import evalflow
 from evalflow import (
     Answer,
     Case,
+    CaseInput,
     CaseRow,
     Context,
     GateOutcome,
@@ -30,7 +31,7 @@ def short(case: Case, answer: Answer) -> bool:
     """The answer is short, in a short conversation."""
     contexts: list[Context] = list(case.contexts or ())
     messages: list[Message] = list(case.messages)
-    return len(contexts) < 3 and len(messages) < 5 and len(answer.answer or "") < 30
+    return len(contexts) < 3 and len(messages) < 5 and len(answer.text) < 30
 
 
 @evalflow.metric(threshold=0.5, needs=["answer", "reference"])
@@ -43,12 +44,12 @@ def half(case: Case, answer: Answer) -> float:
     return 0.5
 
 
-def bot(case: dict[str, object]) -> str:
-    return str(case["question"])
+def bot(case: CaseInput) -> str:
+    return case["question"] or ""
 
 
-async def later(case: CaseRow) -> dict[str, object]:
-    return {"answer": case.get("question", "")}
+async def later(case: CaseInput) -> dict[str, object]:
+    return {"answer": case["question"], "contexts": case["contexts"]}
 
 
 run: RunResult = evalflow.run("metric=exact_match", cases=cases, metrics=[short, kept, half], target=bot)

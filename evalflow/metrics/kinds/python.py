@@ -11,7 +11,8 @@ from typing import Literal, Self
 from pydantic import Field
 
 from evalflow.calls.callables import Threads, called, imported, own_source
-from evalflow.config.schema import CallableName, MetricConfig, with_examples
+from evalflow.config.schema import MetricConfig, with_examples
+from evalflow.config.strict import CallableName
 from evalflow.errors import CallError
 from evalflow.metrics.base import BaseMetric, lacks_part, scored, wrong
 from evalflow.metrics.case_fields import blocked_outcome, fields_of
