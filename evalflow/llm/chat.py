@@ -26,7 +26,7 @@ from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
 from evalflow.llm.finish_reasons import BROKEN_OFF, finish_reason
 from evalflow.llm.sdk import OPENAI_URL
-from evalflow.llm.thoughts import own_thoughts, split_parts
+from evalflow.llm.thoughts import own_thoughts, refusal_in, split_parts
 from evalflow.records import CallCosts, Spend, Usage
 from evalflow.redaction import without_user
 from evalflow.values.jsonvalues import as_map, count_at, objects_at, parsed
@@ -90,8 +90,9 @@ def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, pr
         raise MalformedReply(f"the endpoint broke the reply off (finish_reason: {ended})")
     usage = _usage(counts, price) if counts else None
     calls, content = message.get("tool_calls"), message.get("content")
-    thoughts = own_thoughts(message)
+    thoughts, refusal = own_thoughts(message), message.get("refusal")
     if isinstance(content, list):
+        refusal = refusal or refusal_in(content)
         inner, content = split_parts(content)
         thoughts = thoughts or inner
     elif isinstance(content, dict):  # some endpoints return the object itself
@@ -102,7 +103,7 @@ def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, pr
     return Completion(
         text=content,
         tool_calls=tuple([_tool_call(call, index) for index, call in enumerate(calls)]) if calls else (),
-        refusal=message.get("refusal") or None,
+        refusal=refusal or None,
         finish_reason=ended,
         reasoning=thoughts,
         reasoning_tokens=details.get("reasoning_tokens") if details else None,

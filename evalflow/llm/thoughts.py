@@ -43,6 +43,12 @@ def split_parts(parts: Sequence[object]) -> tuple[str | None, str]:
     return thoughts or None, "".join([_text(part) for part in parts if not _is_thought(part)])
 
 
+def refusal_in(parts: Sequence[object]) -> str:
+    """Return the text of the parts in which a model refuses, as OpenAI sends them; empty without any."""
+    refusals = (fields.get("refusal") for fields in map(as_map, parts) if fields.get("type") == "refusal")
+    return "".join(text for text in refusals if isinstance(text, str))
+
+
 def _is_thought(part: object) -> bool:
     fields = as_map(part)
     return bool({str(fields.get("type")), *fields} & _PARTS)

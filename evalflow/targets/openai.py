@@ -136,6 +136,8 @@ def no_answer(completion: Completion, thoughts: str | None, without: str = "no t
     what = f"the reply has thoughts, but {without}" if thoughts else f"the reply has {without}"
     reasoned = completion.finish_reason == CUT_OFF
     more = "; it was cut off: raise target.max_tokens, or let it think less" if reasoned else ""
+    if called := ", ".join(dict.fromkeys(call.name for call in completion.tool_calls)):
+        more = f"; it calls {called}: a target of the kind agent has tools that answer (docs/agents.md){more}"
     return f"{what} (finish_reason: {completion.finish_reason}){more}"
 
 

@@ -13,7 +13,7 @@ from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value
 from evalflow.errors import TargetError, quoted
 from evalflow.limited import LimitExceeded
 from evalflow.llm.finish_reasons import finish_reason
-from evalflow.llm.thoughts import own_thoughts, split_parts
+from evalflow.llm.thoughts import own_thoughts, refusal_in, split_parts
 from evalflow.records import Context, Usage
 from evalflow.values.contexts import contexts
 from evalflow.values.jsonvalues import (
@@ -261,7 +261,7 @@ def _thoughts(answer: object, fields: Mapping[str, object]) -> tuple[str | None,
     if not parts or not all("type" in as_map(part) for part in parts):
         return own, answer
     inner, text = split_parts(parts)
-    return own or inner, text
+    return own or inner, text or refusal_in(parts)
 
 
 def _trace_id(reply: Mapping[str, object], metadata: Mapping[str, object] | None) -> str | None:

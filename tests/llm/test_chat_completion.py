@@ -102,6 +102,11 @@ def test_an_object_in_place_of_a_text_is_read_as_its_json() -> None:
     assert message(content={"grade": 4, "why": "größer"}).text == '{"grade": 4, "why": "größer"}'
 
 
+def test_a_refusal_among_the_parts_of_a_reply_is_its_refusal() -> None:
+    found = message(content=[{"type": "refusal", "refusal": "I will not."}])
+    assert (found.text, found.refusal) == ("", "I will not.")
+
+
 @pytest.mark.parametrize("details", [None, {}, [], {"reasoning_tokens": None}, {"reasoning_tokens": "many"}])
 def test_details_of_another_shape_leave_the_usage_as_it_is(details: object) -> None:
     found = message(

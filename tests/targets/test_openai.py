@@ -17,7 +17,7 @@ from evalflow.records import Case, Context, Message, Spend, Usage
 from evalflow.targets.openai import OpenAITarget, scalar
 from evalflow.targets.recorded import MissingTarget
 from evalflow.targets.reply import Form
-from evalflow.testing import Endpoint, html, refusal, reply, status
+from evalflow.testing import Endpoint, calls, html, refusal, reply, status
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02)
@@ -164,6 +164,13 @@ async def test_a_refusal_is_an_answer_and_an_empty_or_filtered_reply_is_none(bui
     assert (empty.status, empty.error_type) == ("error", "empty")
     assert (filtered.status, filtered.error_type, filtered.answer) == ("error", "refused", None)
     assert empty.usage is not None
+
+
+async def test_a_reply_that_only_calls_tools_names_them(build: Build) -> None:
+    async with Endpoint([calls(("weather", {"city": "Oslo"}))]) as endpoint:
+        answer = await build(endpoint.url).answer(CASE, 0)
+    assert (answer.status, answer.error_type) == ("error", "empty")
+    assert "it calls weather: a target of the kind agent has tools that answer" in str(answer.error)
 
 
 async def test_a_reply_may_be_the_prediction(build: Build) -> None:
