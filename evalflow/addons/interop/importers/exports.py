@@ -6,6 +6,7 @@ A platform is a table of names. A field may be spread over columns, such as `inp
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,15 +26,18 @@ from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
+from evalflow.values.contexts import contexts
 from evalflow.values.jsonvalues import as_list, as_map, present
 
 Scores = Iterator[tuple[object, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
-_CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
+CONTEXTS = ("contexts", "retrieved_contexts", "retrieved_context", "retrieval_context", "context", "documents")
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
 """Fields that may be spread over columns, such as `input_question`."""
 _IDS = ("id", "run_id", "traceId", "trace_id")
 _SPEAKERS = frozenset({"role", "type"})
+_FAULT = re.compile(r"(?<![a-z])(?:toxicity|hallucinations?|bias)(?![a-z])", re.IGNORECASE)
+"""Names of scores that say how bad an answer is: lower is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,11 @@ def _imported(
     with recorded_cases(source, platform.tool, platform.column, path=path, imported=imported) as cases:
         for item in rows:
             row = Columns(item.data, item.where)
-            read = partial(_case, platform, row, encoded, cases.ledger)
-            cases.take(row, read, platform.scores(row), platform.hint, kept_as=_structured if encoded else _same)
+            read, scores = partial(_case, platform, row, encoded, cases.ledger), [*platform.scores(row)]
+            names = {name for name, _ in scores if isinstance(name, str)}
+            cases.lower |= {name for name in names if _FAULT.search(name)}
+            cases.undirected |= names - cases.lower
+            cases.take(row, read, scores, platform.hint, kept_as=_structured if encoded else _same)
     return cases.imported
 
 
@@ -203,10 +210,11 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         case |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
         case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
     group = row.case_id(*platform.group)
+    found = (*map(_contexts, (answer, asked, expected)), row.take(_listed_contexts, *CONTEXTS))
     return case | present(
         id=row.case_id(*platform.number),
         group=None if group is None else str(group),
-        contexts=next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None),
+        contexts=next((item for item in found if item is not None), None),
         tags=row.tags("tags"),
         metadata=about or None,
     )
@@ -341,9 +349,18 @@ def spoken_text(value: object) -> str:
     return output_text(value)
 
 
+def _listed_contexts(value: object) -> list[object] | None:
+    """The contexts in a column of their own, as they are; None if it is not a list of them."""
+    try:
+        contexts(parsed(value))
+    except ValueError:
+        return None
+    return as_list(parsed(value)) if isinstance(parsed(value), list) else None
+
+
 def _contexts(value: object) -> list[str] | None:
     """The texts of the retrieved contexts, empty if nothing was retrieved; None if unknown or not texts."""
     parts = as_map(value)
-    listed = next((as_list(parts[name]) for name in _CONTEXTS if isinstance(parts.get(name), list)), None)
+    listed = next((as_list(parts[name]) for name in CONTEXTS if isinstance(parts.get(name), list)), None)
     texts = [item if isinstance(item, str) else as_map(item).get("page_content") for item in listed or ()]
     return None if listed is None or any(not isinstance(text, str) for text in texts) else [str(item) for item in texts]

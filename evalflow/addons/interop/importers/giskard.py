@@ -69,6 +69,12 @@ def _declared(row: Mapping[str, object]) -> Mapping[str, object]:
     """A scenario of either format with its interactions; other keys are unchanged."""
     if "interactions" in row:
         return {**row, "interactions": parsed(row["interactions"])}
+    if not is_missing(row.get("question")) and "reference_answer" in row:  # a test set of RAGET
+        asked = [*as_list(parsed(row.get("conversation_history"))), {"role": "user", "content": row["question"]}]
+        check = _check("hub_correctness", "reference", row["reference_answer"])
+        interaction = {"input": {"messages": asked}, "checks": [check] if check else []}
+        used = ("question", "reference_answer", "conversation_history")
+        return {**{name: value for name, value in row.items() if name not in used}, "interactions": [interaction]}
     at = {part: next((name for name in names if not is_missing(row.get(name))), "") for part, names in _OLDER.items()}
     asked, answer, noted = row.get(at["asked"]), row.get(at["said"]), parsed(row.get("bot_metadata"))
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked

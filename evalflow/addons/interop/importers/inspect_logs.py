@@ -15,7 +15,7 @@ from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import object_in, texts_in
+from evalflow.addons.interop.importers.readers import object_in, plain_text, texts_in
 from evalflow.addons.interop.importers.recorded import Counterparts, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
 from evalflow.datasets.halves import Halves
@@ -197,7 +197,8 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
     answer = messages[0]
     if completion == answer.content:
         output.get("completion")
-    return {"answer": answer.content, **present(metadata=about_answer(messages) or None)}
+    ended = choices[0].take(plain_text, "stop_reason")
+    return {"answer": answer.content, **present(metadata=about_answer(messages) or None, finish_reason=ended)}
 
 
 def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from math import inf
 
 from evalflow.addons.interop.importers.columns import Columns, number_of
-from evalflow.addons.interop.importers.exports import Platform, Scores
+from evalflow.addons.interop.importers.exports import CONTEXTS, Platform, Scores
 from evalflow.addons.interop.importers.mlflow import MLFLOW
 from evalflow.addons.interop.importers.readers import parsed
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name, score_number
@@ -29,6 +29,7 @@ _LANGFUSE_LISTS = frozenset(
         "expectedOutput",
         "expected_output",
         "metadata",
+        *CONTEXTS,
     }
 )
 

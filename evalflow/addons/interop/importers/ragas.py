@@ -76,6 +76,8 @@ _COUNTERPARTS = Counterparts(
 _NUMPY_TEXT = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
 _NUMPY = re.compile(rf"\[\s*(?:{_NUMPY_TEXT.pattern}\s*)+\]", re.DOTALL)
 """A list of texts as NumPy prints it, without commas."""
+_ARRAY = re.compile(r"\s*array\((\[.*\])(?:,\s*dtype=[\w'<>]+)?\)\s*\Z", re.DOTALL)
+"""A list as NumPy writes it with its type."""
 _LOWER = ("noise_sensitivity",)
 
 
@@ -88,7 +90,10 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
         for item in _rows(path, cases.ledger, cases.ledger.leave_broken):
             row = Columns(item.data, item.where)
             row.leave("it numbers the rows", *_NUMBERING)
-            scores = [(name, row.get(name)) for name in columns]
+            scores = [(name, row.peek(name)) for name in columns]
+            for name, value in scores:
+                if _is_nan(value) or score_number(value) is not None:  # other values are kept as they are
+                    row.get(name)
             cases.take(row, partial(_case, row, cases.ledger), scores)
     return cases.imported
 
@@ -102,9 +107,10 @@ def _score_columns(path: Path) -> list[str]:
     for row in _rows(path, Ledger(), lambda _: None):
         for name, value in row.data.items() if len(kinds) < 1000 else ():
             if name not in _FIELDS and name not in _IDS and name not in _NUMBERING and not _is_nan(value):
-                kinds.setdefault(name, set()).add(score_number(value) is not None)
+                is_score = not isinstance(value, list) and score_number(value) is not None
+                kinds.setdefault(name, set()).add(is_score)
     names = {*_COUNTERPARTS.like, *_COUNTERPARTS.hints}
-    return [name for name, part in kinds.items() if part == {True} or (True in part and name in names)]
+    return [name for name, part in kinds.items() if part == {True} or name in names]
 
 
 def _is_nan(value: object) -> bool:
@@ -177,11 +183,11 @@ def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | 
 
 def _literal(value: object) -> object:
     """The value in a cell written as JSON, in Python's notation, or as NumPy's list of texts (without commas)."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+    if not isinstance(value, str):
         return value
-    if _NUMPY.fullmatch(value.strip()):
-        value = _NUMPY_TEXT.sub(r"\1, ", value)
-    return opened(value)
+    array = _ARRAY.match(value)
+    text: str = array[1] if array else value
+    return opened(_NUMPY_TEXT.sub(r"\1, ", text) if _NUMPY.fullmatch(text.strip()) else text)
 
 
 def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:

@@ -218,6 +218,9 @@ class RecordedCases:
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
         imported.has_one_system = bool(old and complete)
+        if assumed := [name for name in self.scores.keys if name in self.undirected and name not in self.verdicts]:
+            names = ", ".join(assumed[:12])
+            imported.notes.append(f"higher is taken as better for {names}: else set `direction` in conf/metric/")
         generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
         more: dict[str, object] = {"metric": limits} if limits else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from evalflow.values.jsonvalues import as_list
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
 """Cell texts that mean a missing number."""
 _MANY = 500  # names of scores
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,10 @@ class RecordedScores:
             elif number is None and is_infinite(value):
                 ledger.left("scores", f"score {name}", where, "it is not a finite number")
             elif number is None:
-                is_label = isinstance(value, str)
-                reason = "its value is a label, not a number" if is_label else "its value is not one number"
-                hint = "write one number for it, and import again"
+                reason, hint = "its value is not one number", "write one number for it, and import again"
+                if isinstance(value, str):
+                    with_comma = _COMMA.fullmatch(value.strip())
+                    reason = "it has a comma, not a point" if with_comma else "its value is a label, not a number"
                 ledger.left("scores", f"score {name}", where, reason, hint)
             elif key is None:
                 ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")

@@ -399,6 +399,89 @@ def test_empty_rows_and_half_characters_are_listed(tmp_path: Path, name: str) ->
     assert listed["half a character"] >= 1
 
 
+DIALECTS: Mapping[str, tuple[str, str, str, Row]] = {
+    "an array with its type": (
+        "ragas",
+        "t.csv",
+        "question,answer,contexts\nq,a,\"array(['c', 'd'], dtype=object)\"\n",
+        {"contexts": ["c", "d"]},
+    ),
+    "lists of ids are not scores": (
+        "ragas",
+        "t.jsonl",
+        '{"user_input": "q", "response": "a", "reference_context_ids": ["1"]}\n',
+        {"vars": {"reference_context_ids": ["1"]}},
+    ),
+    "the schema of Databricks": (
+        "mlflow",
+        "t.jsonl",
+        '{"request": "q", "response": "a", "expected_response": "r", "retrieved_context": [{"content": "c"}]}\n',
+        {"reference": "r", "contexts": [{"content": "c"}]},
+    ),
+    "contexts in a column of their own": (
+        "langfuse",
+        "t.csv",
+        'id,input,output,contexts\n1,q,a,"[""c"", ""d""]"\n',
+        {"contexts": ["c", "d"]},
+    ),
+    "a test set of RAGET": (
+        "giskard",
+        "t.jsonl",
+        '{"question": "q", "reference_answer": "r", "reference_context": "c", "conversation_history": []}\n',
+        {
+            "messages": [{"role": "user", "content": "q"}],
+            "checks": [{"identifier": "correctness", "params": {"reference": "r"}}],
+            "vars": {"reference_context": "c"},
+        },
+    ),
+    "a sample that was cut off": (
+        "inspect",
+        "t.json",
+        json.dumps(
+            {
+                "version": 2,
+                "samples": [
+                    {
+                        "id": 1,
+                        "epoch": 1,
+                        "input": "q",
+                        "output": {"choices": [{"message": {"content": "a"}, "stop_reason": "max_tokens"}]},
+                    }
+                ],
+            }
+        ),
+        {"finish_reason": "max_tokens"},
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_forms_that_tools_also_write_are_read(tmp_path: Path, dialect: str) -> None:
+    kind, name, content, wanted = DIALECTS[dialect]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    [case] = rows(imported(tmp_path, kind, path))
+    assert {key: case.get(key) for key in wanted} == wanted
+
+
+def test_scores_with_a_decimal_comma_are_listed_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("question;answer;faithfulness\nq;a;0,5\n", encoding="utf-8")
+    found = imported(tmp_path, "ragas", path)
+    [case] = rows(found)
+    assert case["vars"] == {"faithfulness": "0,5"}
+    assert "it has a comma, not a point" in [one.reason for one in found.ledger.left_out]
+
+
+def test_a_score_of_a_platform_has_the_direction_of_its_name_or_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,input,output,Hallucination,neatness\n1,q,a,[0.5],[1]\n", encoding="utf-8")
+    found = imported(tmp_path, "langfuse", path)
+    directions = {name: option["direction"] for name, option in found.metrics.items()}
+    assert directions == {"odd_hallucination": "lower_is_better", "odd_neatness": "higher_is_better"}
+    assert "higher is taken as better for neatness: else set `direction` in conf/metric/" in found.notes
+
+
 EMPTY_ROWS = {"azure-ai": "query,response", "giskard": "input_data,demo_output", "braintrust": "input,output"}
 
 

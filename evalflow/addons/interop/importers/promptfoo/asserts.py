@@ -309,6 +309,7 @@ _RULES: Mapping[str, _Maker] = {
     "is-html": lambda _value, _declared: {"op": "html"},
     "latency": _at_most("latency_s", 1000),
     "cost": _at_most("cost_usd", 1),
+    "finish-reason": _rule("equals", "value", _filled("finish reason"), {**_EXACT, "field": "finish_reason"}),
     "word-count": _words,
     "trajectory:tool-used": _tools_used,
 }

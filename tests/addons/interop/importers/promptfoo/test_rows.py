@@ -161,3 +161,9 @@ def test_empty_rows_of_a_table_are_counted_and_listed(read: Read) -> None:
     found.ledger.expect_balanced()
     assert found.ledger.counts()["tests"] == (4, 2, 2)
     assert left(found) == ["row: the row is empty"]
+
+
+def test_a_finish_reason_is_compared_with_that_of_the_answer(read: Read) -> None:
+    found = read("prompts: [hi]\nproviders: [echo]\ntests: [{assert: [{type: finish-reason, value: stop}]}]")
+    [case] = rows(found)
+    assert case["checks"][0]["params"] == {"op": "equals", "field": "finish_reason", "value": "stop", "normalize": None}
