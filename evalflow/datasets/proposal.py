@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 USUAL: dict[str, tuple[str, ...]] = {
     "id": ("case_id", "sample_id", "example_id", "question_id", "uid", "uuid"),
-    "question": ("query", "prompt", "input", "user_input", "instruction", "user_message", "user_query", "inputs"),
+    "question": ("query", "prompt", "instruction", "input", "user_input", "user_message", "user_query", "inputs"),
     "history": ("chat_history", "conversation_history", "dialogue_history", "previous_turns", "previous_messages"),
     "messages": ("conversation", "conversations", "chat", "dialogue", "dialog", "turns"),
     "answer": (

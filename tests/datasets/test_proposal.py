@@ -22,6 +22,7 @@ from evalflow.datasets.proposal import USUAL, other_contexts, propose_fields
         (["text", "label", "prediction"], {"expected": "label", "actual": "prediction"}),
         (["response", "llm_answer"], {"answer": "llm_answer"}),
         (["Answer"], {"answer": "Answer"}),
+        (["instruction", "input", "output"], {"question": "instruction", "answer": "output"}),
         (
             ["Nr.", "Frage (user)", "Bot says", "what it should say", "KB snippet", "Team"],
             {
