@@ -141,7 +141,7 @@ def rest_api() -> FastAPI:
     return app
 
 
-_SCRIPTS = ("nonce", "theme", "passkey", "unsaved", "drafts", "too_long", "keys", "desk", "case_view")
+_SCRIPTS = ("nonce", "theme", "passkey", "unsaved", "drafts", "too_long", "resend", "keys", "desk", "case_view")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
     *("tasks", "desk", "checks", "case_view", "print"),

@@ -8,6 +8,7 @@
   const FIELDS = "textarea, input:not([type]), input[type=text], input[type=number]";
   let storage;
   try { storage = window.localStorage; } catch { return; } // it is off: unsaved.js still asks before a page is left
+  document.documentElement.dataset.keepsDrafts = "";
   let before = null, waiting, isOffered = false, isTyped = false;
 
   const forms = () => [...document.querySelectorAll("[data-draft]")];

@@ -1,6 +1,7 @@
 // Asks before a page is left whose forms (data-unsaved) hold something else than when they were first touched: by a
 // link, by the browser's own buttons, or by closing the tab. What the fields show is compared, not what was typed, so a
-// change that is taken back asks nothing, and one that the server made (steps by a judge, an example) does.
+// change that is taken back asks nothing, and one that the server made (steps by a judge, an example) does. Without a
+// connection nothing is asked if drafts.js keeps all of it: the page is loaded anew once the server is back.
 "use strict";
 (() => {
   const FIELDS = ".q-select, [role=checkbox], input:not([type=file]), textarea";
@@ -18,6 +19,11 @@
     return JSON.stringify(fields.filter((field) => !field.parentElement.closest(".q-select")).map(shown));
   }
 
+  function isKept() {
+    const isAway = window.socket?.connected === false && "keepsDrafts" in document.documentElement.dataset;
+    return isAway && [...document.querySelectorAll("[data-unsaved]")].every((form) => form.matches("[data-draft]"));
+  }
+
   function touched() {
     if (before === null && document.querySelector("[data-unsaved]")) before = state();
   }
@@ -25,6 +31,6 @@
   for (const touch of ["pointerdown", "keydown", "focusin", "dragenter"]) document.addEventListener(touch, touched, true);
   document.addEventListener("saved", () => { before = null; });
   addEventListener("beforeunload", (event) => {
-    if (before !== null && before !== state()) event.preventDefault();
+    if (before !== null && before !== state() && !isKept()) event.preventDefault();
   });
 })();

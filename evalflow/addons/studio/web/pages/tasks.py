@@ -260,7 +260,7 @@ class _TaskPage:
             fields = {"task.title": title, "task.description": description}
             await carry_out(work, lambda changed: forms.leave(f"/tasks/{changed.id}"), fields, saving)
 
-        with question("Edit the task", "", "Save", save) as asked, forms.form():
+        with question("Edit the task", "", "Save", save) as asked, forms.form(kept=True):
             title = forms.line(_TITLE, self._task.title)
             description = forms.area(_DESCRIPTION, self._task.description)
         return asked

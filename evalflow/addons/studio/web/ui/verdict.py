@@ -99,7 +99,7 @@ class _VerdictBar:
         with line.below, ui.element("div").classes("verdicts stack") as self._all:
             self._choice = ui.element("div").classes("stack")
             self._said = ui.element("div").classes("stack small").props("aria-live=polite")
-            self._comments = CommentList(workspace, on, is_open=False)
+            self._comments = CommentList(workspace, on, f"Your comment on {title}", is_open=False)
 
     async def load(self, *, is_changed: bool = False) -> None:
         """Read and show the judgements."""
@@ -268,8 +268,10 @@ MOST_SHOWN = 500
 class CommentList:
     """The comments on something, and a field to add one, which `is_open` shows at once."""
 
-    def __init__(self, workspace: Workspace, on: CommentedOn, *, is_open: bool = True) -> None:
-        self._workspace, self._on, self._is_open = workspace, on, is_open
+    def __init__(
+        self, workspace: Workspace, on: CommentedOn, label: str = "Your comment", *, is_open: bool = True
+    ) -> None:
+        self._workspace, self._on, self._label, self._is_open = workspace, on, label, is_open
         self._list = ui.element("ul").classes("comments").props("aria-live=polite")
         self._form = ui.element("div").classes("stack commenting")
         self._form.set_visibility(is_open)
@@ -280,8 +282,9 @@ class CommentList:
     def _build(self) -> None:
         self._is_built = True
         if may("edit"):
+            forms.keep_draft(self._form)
             with self._form:
-                self._field = forms.area(forms.About("Your comment", required=True))
+                self._field = forms.area(forms.About(self._label, required=True))
                 with ui.element("div").classes("actions"):
                     self._adding = button("Add comment", self._add)
 
@@ -319,6 +322,7 @@ class CommentList:
         fields = {"comment.text": self._field}
         if await forms.attempt(lambda: add_comment(self._workspace, self._on, said), fields, by=self._adding):
             self._field.value = ""
+            forms.saved()
             self._form.set_visibility(self._is_open)
             await self.load()
 
