@@ -1,4 +1,5 @@
-// Keys of a page: an element with data-key is clicked by its key, or focused if it is a field (as / for a search).
+// Keys of a page: an element with data-key is clicked by its key, or focused if it is a field (as / for a search). One
+// with data-key-seen, which cannot be taken back, is first scrolled into view if the person cannot see it.
 "use strict";
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -10,6 +11,10 @@ document.addEventListener("keydown", (event) => {
   const found = all.find((element) => here?.contains(element)) ?? all[0];
   if (!found) return;
   event.preventDefault();
-  if (found.matches("input, textarea")) found.focus();
+  const { top, bottom } = found.getBoundingClientRect();
+  if ("keySeen" in found.dataset && (top < 0 || bottom > innerHeight)) {
+    found.closest("article").scrollIntoView({ block: "center" });
+    found.focus({ preventScroll: true });
+  } else if (found.matches("input, textarea")) found.focus();
   else found.click();
 });

@@ -338,4 +338,5 @@ def _ending(progress: OwnProgress, again: Callable[[], Any]) -> None:
     with empty(icon, title, about):
         if progress.left:
             button("Look again", partial(again))
-        link_button("To your reviews", "/reviews", primary=True)
+        back = link_button("To your reviews", "/reviews", primary=True)
+    ui.run_javascript(f"getHtmlElement({back.id})?.focus()")  # the pressed button, and with it the focus, is gone

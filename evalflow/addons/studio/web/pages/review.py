@@ -66,9 +66,11 @@ _DISAGREEMENTS = "disagreements"
 _DECIDED = 'sessionStorage.setItem("evalflow-decided", ""); location.reload()'
 _NEXT = """if (sessionStorage.getItem("evalflow-decided") !== null) {
     sessionStorage.removeItem("evalflow-decided");
-    getHtmlElement(CARD).scrollIntoView({block: "center"});
+    const next = getHtmlElement(NEXT);
+    next.scrollIntoView({block: "center"});
+    next.querySelector("button[data-key], button.primary")?.focus({preventScroll: true});
 }"""
-"""After a decision the next disagreement is scrolled into view, ready for its keys."""
+"""After a decision the next disagreement, or the offer to close the review, is scrolled into view and has the focus."""
 _AGREES = (
     (0.8, "People agree well"),
     (0.667, "People agree enough for tentative conclusions"),
@@ -208,20 +210,25 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
         first = f", {ties:,} of them ties" if ties else ""
         text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
     if not waiting and review.state == "open" and review.items_done == review.items:
-        _offer_closing(workspace, review)
+        _come_next(_offer_closing(workspace, review))
     first = next(iter(waiting), None)
     for one in found:
         card = _disagreement(workspace, review, metrics[one.metric], one, has_keys=one is first)
         if one is first:
-            ui.run_javascript(_NEXT.replace("CARD", str(card.id)))
+            _come_next(card)
 
 
-def _offer_closing(workspace: Workspace, review: Review) -> None:
+def _come_next(place: ui.element) -> None:
+    ui.run_javascript(_NEXT.replace("NEXT", str(place.id)))
+
+
+def _offer_closing(workspace: Workspace, review: Review) -> ui.element:
     """Offer to close the review, since everything is labelled and decided."""
-    with ui.element("div").classes("offer"):
+    with ui.element("div").classes("offer") as offer:
         text("Every answer is labelled, and nothing is left to decide.", "span")
         close = partial(review_results.close_review, workspace, review.name, review.version)
         work_button("Close it", close, _reload, kind="primary")
+    return offer
 
 
 def _disagreement(
@@ -283,7 +290,9 @@ def _deciding(
             made = button(_in_words(metric, one, value))
             made.on_click(partial(decide, value, made))
             if has_keys and (key := key_of(metric.scale, value, place)):
-                made.props(f'data-key={key} aria-keyshortcuts={key} title="Key {key}"')
+                made.props(f'data-key={key} data-key-seen aria-keyshortcuts={key} title="Key {key}"')
+                with made:
+                    text(key, "kbd").props("aria-hidden=true")
     if not grades_of(metric.scale):
         field = forms.number_field(forms.About(f"{metric.title} is", metric.guidelines, required=True), None)
 

@@ -59,9 +59,10 @@ async def _overview_page(workspace: Workspace) -> None:
                 link_button("New review", "/reviews/new", primary=True)
         if not found:
             _none()
+        first = next((entry for entry, own in found if own is not None and own.left), None)
         with ui.element("div").classes("cards"):
             for entry, own in found:
-                _card(entry, own)
+                _card(entry, own, has_key=entry is first)
 
 
 @guarded_page("/reviews/new", "edit")
@@ -102,7 +103,7 @@ def _none() -> None:
         empty("inbox", "Nothing to label", "When somebody needs your judgement, it appears here.")
 
 
-def _card(entry: ReviewEntry, own: OwnProgress | None) -> None:
+def _card(entry: ReviewEntry, own: OwnProgress | None, *, has_key: bool) -> None:
     with ui.element("article").classes("card review stack"):
         with ui.element("div").classes("named"):
             if entry.review is None:
@@ -125,6 +126,10 @@ def _card(entry: ReviewEntry, own: OwnProgress | None) -> None:
                 word = "Finish" if entry.state == "closed" else "Continue" if own.done else "Begin"
                 link = link_button(word, desk_address(entry.name), primary=entry.review is None)
                 link.props["aria-label"] = f"{word} {entry.name}"
+                if has_key:
+                    link.props('data-key=l aria-keyshortcuts=l title="Label (L)"')
+                    with link:
+                        text("L", "kbd").props("aria-hidden=true")
             elif own is not None and entry.review is None:
                 thanks = " Thank you." if own.done else ""
                 text(f"Nothing left for you.{thanks}", "span", "small muted")
