@@ -1,4 +1,4 @@
-"""The first scored case of a new bot: creates the bot, a dataset with one case and a metric, and gives the run."""
+"""The first scored case of a bot or of a pasted answer: creates bot, dataset, case and metric, and gives the run."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ class FirstCase:
 
     Attributes:
         reference: The expected answer; empty if criteria are enough.
-        criteria: The definition of a good answer for the judge, which is the bot's own model. Empty: without a judge,
-            the answer must contain the expected one.
+        criteria: The definition of a good answer for the judge. Empty: without a judge, the answer must contain the
+            expected one.
+        answer: What the bot said; empty if it is asked.
     """
 
     question: str
     reference: str = ""
     criteria: str = ""
+    answer: str = ""
 
     def metric(self) -> MetricDraft:
         """The metric that scores it."""
@@ -65,14 +67,26 @@ _CONTAINED = {
 }
 
 
+RECORDED = MappingProxyType({"kind": "recorded"})
+"""The configuration of a bot whose answers are in its cases."""
+
+
 @requires("edit")
-def save_first_case(space: Workspace, title: str, config: Mapping[str, object], case: FirstCase) -> RunRequest:
+def save_first_case(
+    space: Workspace, title: str, config: Mapping[str, object], case: FirstCase, judge: str = "target"
+) -> RunRequest:
     """Save a new bot with its first case and metric, all or nothing; returns the run that scores it.
 
-    An existing bot or dataset of that title is not changed; the new one gets a number.
+    An existing bot or dataset of that title is not changed; the new one gets a number. `judge` decides by criteria;
+    "target" is the bot's own model, which recorded answers do not have.
     """
+    is_recorded = config.get("kind") == RECORDED["kind"]
     if not case.question.strip():
         raise UserError(Problem("the question is required", "question"))
+    if is_recorded and not case.answer.strip():
+        raise UserError(Problem("the answer is required", "answer"))
+    if is_recorded and case.criteria and judge == "target":
+        raise UserError(Problem("choose a judge", "judge", "or have the answer contain the expected one", key="judge"))
     if not case.criteria and not case.reference:
         raise UserError(Problem("the expected answer is required", "reference", "or let a judge decide by criteria"))
     if not case.reference and re.search(SPOKEN_OF["reference"][0], case.criteria, re.IGNORECASE):
@@ -82,11 +96,11 @@ def save_first_case(space: Workspace, title: str, config: Mapping[str, object], 
     bot = bot_values(space, name, config, title=title)
     name, title = DATASETS.free(space, DATASET)
     dataset = dataset_values(name, "", "answer", title)
-    row = {"question": case.question, "reference": case.reference or None}
+    row = {"question": case.question, "reference": case.reference, "answer": case.answer}
     body = readers.case_to_row(read_row(dataset["name"], {key: value for key, value in row.items() if value}))
     metric = check_draft(space, case.metric())
     with space.changing("create", "bot", bot["name"], [metric.name, dataset["name"]]) as connection:
         add_metric(connection, BOTS.add(connection, space.project_id, bot), bot["name"], metric)
         append_stored(connection, DATASETS.add(connection, space.project_id, dataset), [case_columns(body)])
-    judge = "target" if case.criteria else "embedded"
-    return RunRequest(bot["name"], [dataset["name"]], [metric.name], judge=judge, title="First case")
+    used = judge if case.criteria else "embedded"
+    return RunRequest(bot["name"], [dataset["name"]], [metric.name], judge=used, title="First case")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.cases import case_rows
 from evalflow.addons.studio.work.datasets import list_datasets
-from evalflow.addons.studio.work.first_case import FirstCase, save_first_case
+from evalflow.addons.studio.work.first_case import RECORDED, FirstCase, save_first_case
 from evalflow.addons.studio.work.metrics import list_metrics
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
@@ -42,6 +44,17 @@ def test_criteria_alone_need_no_expected_answer(space: Workspace) -> None:
     assert metric.definition["needs"] == ["question", "answer"]
 
 
+def test_a_pasted_answer_is_scored_without_its_bot(space: Workspace) -> None:
+    case = FirstCase("What is the fee?", "3 pounds", answer="It costs 3 pounds.")
+    contained = save_first_case(space, "Pasted answers", RECORDED, case)
+    judged = save_first_case(
+        space, "Pasted answers", RECORDED, FirstCase("Hello?", criteria="It is polite.", answer="Hi"), "openai"
+    )
+    assert (contained.bot, contained.judge, judged.judge) == ("pasted_answers", "embedded", "openai")
+    (row,) = case_rows(space, contained.datasets[0])
+    assert row["answer"] == "It costs 3 pounds."
+
+
 @pytest.mark.parametrize(
     ("title", "config", "case", "key"),
     [
@@ -49,11 +62,13 @@ def test_criteria_alone_need_no_expected_answer(space: Workspace) -> None:
         ("\t", CONFIG, FirstCase("Hello?", "Hi"), "bot.title"),
         ("fees", CONFIG, FirstCase("Hello?"), "reference"),
         ("fees", CONFIG, FirstCase(" ", "Hi"), "question"),
+        ("fees", RECORDED, FirstCase("Hello?", "Hi"), "answer"),
+        ("fees", RECORDED, FirstCase("Hello?", criteria="It is polite.", answer="Hi"), "judge"),
         ("fees", CONFIG, FirstCase("Hello?", criteria="It says the same as the Expected Answer."), "reference"),
     ],
 )
 def test_what_is_wrong_saves_nothing(
-    space: Workspace, title: str, config: dict[str, object], case: FirstCase, key: str
+    space: Workspace, title: str, config: Mapping[str, object], case: FirstCase, key: str
 ) -> None:
     with pytest.raises(UserError) as refused:
         save_first_case(space, title, config, case)

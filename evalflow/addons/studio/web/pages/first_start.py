@@ -1,12 +1,12 @@
-"""The page of an empty workspace: try a sample run, or connect your own bot."""
+"""The page of an empty workspace: try a sample run, connect your own bot, or paste an answer of it."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from anyio import to_thread
 from nicegui import ui
@@ -18,7 +18,9 @@ from evalflow.addons.studio.web.ui.endpoint import (
     MODEL,
     ModelField,
     by_problem,
+    judge_labels,
     key_field,
+    missing_key_note,
     pick_connection,
     show_answer,
 )
@@ -26,7 +28,8 @@ from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import Latest, address, button, in_sentences, link_button, message, text
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work.bots import list_models, try_bot
-from evalflow.addons.studio.work.first_case import FirstCase, save_first_case
+from evalflow.addons.studio.work.first_case import RECORDED, FirstCase, save_first_case
+from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import Run, create_run
 from evalflow.addons.studio.work.space import Workspace
@@ -47,13 +50,23 @@ _ADDRESS = replace(
 )
 _MODEL = replace(MODEL, help="The model's name. Those that the address lists are offered.")
 _QUESTION = forms.About("First question", "What a user would ask your bot.", "What does the licence cost?", True)
+_PASTED_QUESTION = replace(_QUESTION, label="Question", help="What a user asked your bot.")
 _EXPECTED = forms.About(
     "Expected answer", "The ideal answer; required if your criteria mention it.", "40 pounds a year"
 )
+_CONTAINED = forms.About("Expected answer", "What a right answer must contain, word for word.", "40 pounds", True)
 _CRITERIA = forms.About(
     "Criteria", "What a good answer is, in your words.", "It says the same as the expected answer.", True
 )
+_ANSWER = forms.About("Its answer", "What your bot said.", "It costs 40 pounds a year.", True)
+_JUDGE = forms.About("Judge", "The model that reads the answer and decides.", required=True)
 _WAYS = {"judge": "A judge reads it and decides by your criteria", "text": "It contains the expected answer"}
+_PASTED = "Pasted answers"
+"""The title of a bot whose answer was pasted."""
+_SOURCES = (
+    forms.FormOption("ask", "Ask my bot", "evalflow sends it a question.", "smart_toy"),
+    forms.FormOption("paste", "Paste an answer", "You have an answer of it; nothing is asked.", "content_paste"),
+)
 
 
 def first_steps(workspace: Workspace, connections: Sequence[str] | None) -> None:
@@ -75,27 +88,177 @@ def first_steps(workspace: Workspace, connections: Sequence[str] | None) -> None
             work_button("Try the sample bot", start, show, kind="primary", icon="play_arrow")
     with ui.element("section").classes("card first-steps stack"):
         text("Test your own bot", "h2")
-        text("Ask it a question, say what a good answer is, and see the first case scored.", "p", "muted")
-        if connections == []:
+        text("Give a question, say what a good answer is, and see the first case scored.", "p", "muted")
+        _OwnCase(workspace, connections)
+
+
+class _OwnCase:
+    """Where the first answer comes from: the bot is asked, or it is pasted."""
+
+    def __init__(self, workspace: Workspace, connections: Sequence[str] | None) -> None:
+        self._workspace, self._connections = workspace, connections
+        self._question: forms.Field | None = None
+        with ui.element("div").classes("form"):
+            forms.choices("Where the answer comes from", _SOURCES, "ask", self._show)
+        self._place, self._latest = ui.element("div").classes("stack"), Latest()
+        with self._place:
+            self._ask("")
+
+    async def _show(self, source: str) -> None:
+        is_latest, judges = self._latest.begin(), list[StoredJudge]()
+        if source == "paste":
+            judges = await to_thread.run_sync(list_judges, self._workspace)
+        if not is_latest():
+            return
+        asked = str(self._question.value or "") if self._question else ""
+        self._place.clear()
+        with self._place:
+            if source == "paste":
+                models = [one for one in judges if has_models(one) and one.name != "target"]
+                self._question = _PastedAnswer(self._workspace, models, asked).question
+            else:
+                self._ask(asked)
+
+    def _ask(self, asked: str) -> None:
+        if self._connections == []:
             message("This server has no connections yet.", "A bot is called through one, so that its key stays here.")
             with ui.element("div").classes("actions"):
                 link_button("Connections", "/connections/new" if may("own") else "/connections")
         else:
-            _OwnBot(workspace, connections)
+            self._question = _OwnBot(self._workspace, self._connections, asked).question
         with ui.element("p").classes("small muted"):
             ui.link("New bot", "/bots/new")
-            text(" has every setting, and takes HTTP services and recorded answers too.", "span")
+            text(" has every setting, and takes HTTP services too.", "span")
+
+
+class _GoodAnswer:
+    """The fields that say what a good answer is; `judges` to choose from, or else the bot's own model decides."""
+
+    def __init__(self, way: Literal["judge", "text"], judges: Sequence[StoredJudge] | None = None) -> None:
+        self._way = forms.pick(forms.About("A good answer", required=True), _WAYS, way)
+        self._contained = forms.area(_CONTAINED)
+        self._reference = forms.area(_EXPECTED).bind_value(self._contained)
+        self._criteria = forms.area(_CRITERIA, _CRITERIA.example)
+        self._judge: forms.Field | None = None
+        with ui.element("div") as judging:
+            if judges is None:
+                text("The bot's own model is the judge. You can choose another one later.", classes="aside")
+            else:
+                self._judge = self._pick(judges)
+        areas = [(self._contained, "text"), (self._reference, "judge"), (self._criteria, "judge")]
+        for place, its in (*((_around(area), its) for area, its in areas), (judging, "judge")):
+            place.bind_visibility_from(self._way, "value", value=its)
+
+    @staticmethod
+    def _pick(judges: Sequence[StoredJudge]) -> forms.Field:
+        usable = [judge.name for judge in judges if not judge.missing_key]
+        field = forms.pick(_JUDGE, judge_labels(judges), next(iter(usable), None))
+        note = ui.element("div").classes("stack")
+
+        def mark() -> None:
+            note.clear()
+            with note:
+                missing_key_note(next((judge for judge in judges if judge.name == field.value), None))
+
+        field.on_value_change(mark)
+        return field
+
+    @property
+    def judge(self) -> str:
+        """The judge's name; "target" is the bot's own model."""
+        return str(self._judge.value) if self._judge else "target"
+
+    @property
+    def fields(self) -> dict[str, forms.Field]:
+        """The fields of the chosen way by the keys of problems."""
+        if self._way.value == "text":
+            return {"reference": self._contained}
+        return {"reference": self._reference, "description": self._criteria} | (
+            {"judge": self._judge} if self._judge else {}
+        )
+
+    def read(self, fields: Mapping[str, forms.Field]) -> tuple[dict[str, str], FirstCase]:
+        """The texts of `fields`, and the case with their question and answer; UserError names what is missing."""
+        needed = {name: field for name, field in self.fields.items() if field is not self._reference}
+        values = forms.all_required({**fields, **needed})
+        reference = forms.written(self._reference) or ""
+        given = (values["question"], reference, values.get("description", ""), values.get("answer", ""))
+        return values, FirstCase(*given)
+
+
+def _around(field: ui.element) -> ui.element:
+    """The element with a field, its label and its help."""
+    slot = field.parent_slot
+    assert slot is not None
+    return slot.parent
+
+
+class _FirstRun:
+    """Saves a first case once, and runs it."""
+
+    def __init__(self, workspace: Workspace, place: ui.element) -> None:
+        self._workspace, self._place = workspace, place
+        self._request: RunRequest | None = None
+        self._creation = uuid.uuid4().hex
+
+    async def start(self, save: Callable[[], RunRequest]) -> None:
+        """Start the run.
+
+        If that fails, the saved objects are kept, and the page for a new run shows what is missing.
+        """
+        request = self._request = self._request or await to_thread.run_sync(save)
+        try:
+            run = await to_thread.run_sync(lambda: create_run(self._workspace, request, self._creation))
+        except EvalflowError as error:
+            self._place.clear()
+            with self._place:
+                message(
+                    f"{request.bot} and its first case are saved, but the run could not start.",
+                    in_sentences(error),
+                    "fail",
+                )
+                place = address("/runs/new", {"bot": request.bot, "dataset": request.datasets[0]})
+                link_button("New run", place, primary=True)
+            forms.saved()
+            reveal(self._place)
+        else:
+            forms.leave(f"/runs/{run.run_id}")
+
+
+class _PastedAnswer:
+    """A form with a question, an answer that the bot gave, and what a good answer is."""
+
+    def __init__(self, workspace: Workspace, judges: Sequence[StoredJudge], asked: str) -> None:
+        self._workspace = workspace
+        is_ready = any(not judge.missing_key for judge in judges)
+        with forms.form(kept=True) as form:
+            self.question = forms.area(_PASTED_QUESTION, asked)
+            self._answer = forms.area(_ANSWER)
+            self._good = _GoodAnswer("judge" if is_ready else "text", judges)
+            with ui.element("div").classes("actions"):
+                self._saving = button("Save and run", self._save, kind="primary", icon="play_arrow")
+        self._run = _FirstRun(workspace, form)
+        with ui.element("p").classes("small muted"):
+            text("Many answers? ", "span")
+            ui.link("New test cases", "/datasets/new")
+            text(" takes a file, or a table copied from a spreadsheet.", "span")
+
+    async def _save(self) -> None:
+        given: dict[str, forms.Field] = {"question": self.question, "answer": self._answer}
+        with forms.faults_shown({**given, **self._good.fields}, self._saving):
+            _, case = self._good.read(given)
+            judge = self._good.judge
+            await self._run.start(lambda: save_first_case(self._workspace, _PASTED, RECORDED, case, judge))
 
 
 class _OwnBot:
     """A form that asks an own bot, and after its answer offers a first case."""
 
-    def __init__(self, workspace: Workspace, connections: Sequence[str] | None) -> None:
+    def __init__(self, workspace: Workspace, connections: Sequence[str] | None, asked: str) -> None:
         self._workspace = workspace
         self._latest = Latest()
         self._fields: dict[str, forms.Field] = {}
-        self._request: RunRequest | None = None
-        self._creation = uuid.uuid4().hex
+        self._good: _GoodAnswer | None = None
         with forms.form():
             if connections is None:
                 self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field("")}
@@ -107,13 +270,14 @@ class _OwnBot:
                 else:
                     field.on_value_change(self._offer_models)
             self._model = ModelField(_MODEL)
-            self._question = forms.area(_QUESTION)
+            self.question = forms.area(_QUESTION, asked)
             self._fields |= by_problem("target", self._called)
-            self._fields |= {"target.model": self._model.field, "question": self._question}
+            self._fields |= {"target.model": self._model.field, "question": self.question}
             with ui.element("div").classes("actions"):
                 self._trying = button("Try it", self._try, icon="send")
             self._reply = ui.element("div").props("aria-live=polite")
             self._case = ui.element("div").classes("form")
+        self._run = _FirstRun(workspace, self._case)
         self._tried: dict[str, Any] = {}
 
     def _config(self) -> dict[str, Any]:
@@ -139,7 +303,7 @@ class _OwnBot:
     async def _try(self) -> None:
         self._reply.clear()
         with forms.faults_shown(self._fields, self._trying):
-            asked = forms.all_required({"target.model": self._model.field, "question": self._question})
+            asked = forms.all_required({"target.model": self._model.field, "question": self.question})
             config = self._config()
             answer = await self._workspace.ask(lambda: try_bot(self._workspace, "my_bot", config, asked["question"]))
             with self._reply:
@@ -154,49 +318,14 @@ class _OwnBot:
     def _ask_what_is_good(self) -> None:
         with forms.fieldset("Your first case", "group"):
             text("The question and what a good answer to it is.", classes="aside")
-            self._way = forms.pick(forms.About("A good answer", required=True), _WAYS, "judge")
-            self._reference = forms.area(_EXPECTED)
-            self._criteria = forms.area(_CRITERIA, _CRITERIA.example)
-            note = text("The bot's own model is the judge. You can choose another one later.", classes="aside")
-            for element in (self._criteria.parent_slot.parent, note):  # pyright: ignore - the label and help around it
-                element.bind_visibility_from(self._way, "value", value="judge")
-        self._fields |= {"reference": self._reference, "description": self._criteria}
+            self._good = _GoodAnswer("judge")
         with ui.element("div").classes("actions"):
             self._saving = button("Save and run", self._save, kind="primary", icon="play_arrow")
 
     async def _save(self) -> None:
-        with forms.faults_shown(self._fields, self._saving):
-            is_judged = self._way.value == "judge"
-            wanted = {"target.model": self._model.field, "question": self._question}
-            wanted |= {"description": self._criteria} if is_judged else {"reference": self._reference}
-            values = forms.all_required(wanted)
+        assert self._good is not None
+        with forms.faults_shown({**self._fields, **self._good.fields}, self._saving):
+            values, case = self._good.read({"target.model": self._model.field, "question": self.question})
             config, model = self._config(), values["target.model"]
             title = model.rpartition("/")[2] or model
-            reference = forms.written(self._reference) or ""
-            case = FirstCase(values["question"], reference, values.get("description", ""))
-            if self._request is None:
-                work = lambda: save_first_case(self._workspace, title, config, case)  # noqa: E731
-                self._request = await to_thread.run_sync(work)
-            await self._run(self._request)
-
-    async def _run(self, request: RunRequest) -> None:
-        """Start the run.
-
-        If that fails, the saved objects are kept, and the page for a new run shows what is missing.
-        """
-        try:
-            run = await to_thread.run_sync(lambda: create_run(self._workspace, request, self._creation))
-        except EvalflowError as error:
-            self._case.clear()
-            with self._case:
-                message(
-                    f"{request.bot} and its first case are saved, but the run could not start.",
-                    in_sentences(error),
-                    "fail",
-                )
-                place = address("/runs/new", {"bot": request.bot, "dataset": request.datasets[0]})
-                link_button("New run", place, primary=True)
-            forms.saved()
-            reveal(self._case)
-        else:
-            forms.leave(f"/runs/{run.run_id}")
+            await self._run.start(lambda: save_first_case(self._workspace, title, config, case))

@@ -14,9 +14,19 @@ from tests.addons.studio.web.conftest import Fits, Server
 pytestmark = pytest.mark.browser
 OWN_TABS = True
 WORKER = True
-MOST_CLICKS, MOST_CLICKS_OWN = 6, 12
+MOST_CLICKS = 6
 COUNTING = """addEventListener("pointerdown", event => { if (event.isTrusted) counted(); }, true)"""
 CASE = {"id": "c", "question": "What is the fee?", "reference": "It costs 3 pounds."}
+
+
+def forget_bots(pages: Server) -> None:
+    """Have the project without bots, as at first."""
+    for bot in pages.ask("GET", "/api/v1/bots").json["items"]:
+        if bot["origin"] == "workspace":
+            ended = pages.ask(
+                "DELETE", f"/api/v1/bots/{bot['name']}", If_Match=f'"{bot["version"]}"', X_Requested_With="t"
+            )
+            assert ended.status in (200, 204), ended.body
 
 
 def test_few_clicks_lead_from_nothing_to_a_scored_case(visit: Callable[..., Any], fits: Fits) -> None:
@@ -69,7 +79,7 @@ def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., A
         page.get_by_text("It is free.").wait_for()
         page.get_by_role("button", name="Save and run").click()
         page.get_by_text("since the criteria speak of it").wait_for()
-        page.get_by_label("Expected answer").fill("3 pounds")
+        page.get_by_role("textbox", name="Expected answer").fill("3 pounds")
         page.get_by_role("button", name="Save and run").click()
         page.wait_for_url("**/runs/*")
         page.get_by_text("1 result").first.wait_for(timeout=120_000)
@@ -77,9 +87,57 @@ def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., A
         panel = page.get_by_role("complementary", name="Case")
         panel.get_by_text("It names no price.", exact=True).filter(visible=True).wait_for()
         panel.get_by_text("0.00").first.wait_for()
-    assert len(clicks) == 5 <= MOST_CLICKS_OWN  # one of them on what was left out
+    assert len(clicks) == 5 <= MOST_CLICKS  # one of them on what was left out
     bot = pages.ask("GET", "/api/v1/bots/fee_bot").json
     assert bot["config"]["model"] == "big/fee-bot"
+
+
+def test_few_clicks_lead_from_a_pasted_answer_to_a_scored_case(
+    visit: Callable[..., Any], pages: Server, fits: Fits
+) -> None:
+    forget_bots(pages)
+    clicks: list[int] = []
+    page = visit("/")
+    page.expose_function("counted", lambda: clicks.append(1))
+    page.add_init_script(COUNTING)
+    page.reload()
+    page.wait_for_function("window.did_handshake === true")
+    page.get_by_label("First question").fill("What is the fee?")
+    page.locator(".choice", has_text="Paste an answer").click()
+    page.get_by_label("Question", exact=True).wait_for()
+    assert page.get_by_label("Question", exact=True).input_value() == "What is the fee?"  # it is taken along
+    page.get_by_role("textbox", name="Expected answer").fill("3 pounds")
+    page.get_by_role("button", name="Save and run").click()
+    page.get_by_text("This field is required").first.wait_for()
+    page.get_by_label("Its answer").fill("It costs 3 pounds a year.")
+    fits(page, "pasted answer")
+    page.get_by_role("button", name="Save and run").click()
+    page.wait_for_url("**/runs/*")
+    page.get_by_text("1 result").first.wait_for(timeout=120_000)
+    page.locator(".result-rows tbody tr").first.click()
+    panel = page.get_by_role("complementary", name="Case")
+    panel.get_by_text("It costs 3 pounds a year.").first.wait_for()
+    panel.get_by_text("1.00").first.wait_for()
+    assert len(clicks) == 4 <= MOST_CLICKS  # one of them on what was left out
+    assert pages.ask("GET", "/api/v1/bots/pasted_answers").json["config"] == {"kind": "recorded"}
+
+
+def test_a_judge_decides_on_a_pasted_answer_by_criteria(visit: Callable[..., Any], pages: Server) -> None:
+    forget_bots(pages)
+    with Endpoint([{"reason": "It names the price.", "score": True}]) as endpoint:
+        config = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
+        assert pages.ask("POST", "/api/v1/judges", {"name": "own", "title": "My judge", "config": config}).status == 201
+        page = visit("/")
+        page.locator(".choice", has_text="Paste an answer").click()
+        page.get_by_label("Question", exact=True).fill("What is the fee?")
+        page.get_by_label("Its answer").fill("It costs 3 pounds a year.")
+        assert page.get_by_role("combobox", name="Judge My judge").input_value() == "My judge"
+        page.get_by_role("textbox", name="Criteria").fill("It names a price.")
+        page.get_by_role("button", name="Save and run").click()
+        page.wait_for_url("**/runs/*")
+        page.get_by_text("1 result").first.wait_for(timeout=120_000)
+        page.locator(".result-rows tbody tr").first.click()
+        page.get_by_text("It names the price.", exact=True).filter(visible=True).first.wait_for()
 
 
 def test_a_prompt_is_edited_run_and_compared_in_one_click(visit: Callable[..., Any], pages: Server) -> None:
