@@ -140,7 +140,7 @@ class CheckCards:
             found = await to_thread.run_sync(try_checks, self._workspace, {**row, "checks": checks})
         except EvalflowError as error:
             found = [CheckTrial("unscored", str(error))] * len(checks)
-        if is_latest():
+        if is_latest() and not self._none.is_deleted:  # the page may have been left
             for card, trial in zip(self._cards.rows, found, strict=True):
                 card.show(trial, asked)
 
