@@ -22,7 +22,7 @@ from evalflow.addons.studio.web.ui.reading import AnswerShown, ContextsShown, Re
 from evalflow.addons.studio.work import review_desk
 from evalflow.addons.studio.work.review_desk import DeskItem, OwnProgress
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
-from evalflow.errors import EvalflowError, UserError
+from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.report.wording import counted, joined
 
 SAVE_S = 0.8
@@ -36,6 +36,7 @@ _KEYS = (
     ("Ctrl + Enter", "submit, and open the next answer"),
     ("?", "show these keys"),
 )
+_NOT_SAVED = "Not saved"
 _COMMENT = forms.About("Comment")
 _REASON = forms.About("Why", "E.g. you wrote this answer yourself, or it is in a language that you do not read.")
 
@@ -176,8 +177,10 @@ class Desk:
         except (TakenError, NotFoundError) as error:
             await self._open_again(error)
         except EvalflowError as error:
-            self._saved.set_text("Not saved")
-            tell_fault(error, focus=False)
+            if self._saved.text != _NOT_SAVED:  # it is told once
+                self._saved.set_text(_NOT_SAVED)
+                tell_fault(error, focus=False)
+            self._is_changed |= isinstance(error, InfrastructureError)  # such as a database that is away: save again
         else:
             if item is self._item and not self._is_changed:
                 self._saved.set_text("Saved")

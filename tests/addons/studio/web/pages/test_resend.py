@@ -103,9 +103,26 @@ def test_a_comment_at_the_desk_becomes_a_part_of_the_draft(visit: Visit, pages: 
     tunnel.enter()
     page.get_by_label("Comment").fill(TYPED)
     tunnel.leave()
+    until_drafted(folder, TYPED)
+
+
+def test_a_draft_is_saved_once_the_database_is_back(visit: Visit, folder: Path) -> None:
+    database, away = (folder / ".evalflow" / name for name in ("evalflow.db", "away.db"))
+    page = visit("/reviews/Fees/label")
+    page.locator(".grading:focus-within").wait_for()
+    database.rename(away)
+    page.get_by_label("Comment").fill("Typed in an outage.")
+    page.get_by_text("Not saved", exact=True).wait_for()
+    away.rename(database)
+    page.get_by_text("Saved", exact=True).wait_for()
+    until_drafted(folder, "Typed in an outage.")
+
+
+def until_drafted(folder: Path, comment: str) -> None:
+    """Wait until the draft of the open answer has this comment."""
     deadline = time.monotonic() + PATIENCE_S
     with working_in(folder) as space:
-        while (item := review_desk.next_item(space, "Fees")) and item.draft.get("comment") != TYPED:
+        while (item := review_desk.next_item(space, "Fees")) and item.draft.get("comment") != comment:
             assert time.monotonic() < deadline, item.draft
             time.sleep(0.1)
 
