@@ -235,6 +235,8 @@ class CaseForm:
         with ui.element("div").classes("studio"):
             with ui.element("div").classes("stack"):
                 self._turns = Conversation(body.get("messages") or [], self._changed, self._is_simulated)
+                self._references = ReferenceFields(body.get("reference"), self._changed)
+                self._fields["reference"] = self._references.first
                 self._example = AnswerExample(
                     workspace, dataset, case.id if case else None, body.get("demo_answer"), self._asked, self._changed
                 )
@@ -252,10 +254,8 @@ class CaseForm:
         self._scenario = ScenarioFields(body)
         self._scenario.on_change(self._turns.warn)
         self._fields |= self._scenario.fields
-        with ui.expansion("Expected answer and context", value=True).classes("more"):
-            with forms.pair():
-                self._references = ReferenceFields(body.get("reference"), self._changed)
-                self._fields |= {"reference": self._references.first, "answer": forms.area(_ANSWER, body.get("answer"))}
+        with ui.expansion("Recorded answer and context", value=True).classes("more"):
+            self._fields["answer"] = forms.area(_ANSWER, body.get("answer"))
             self._contexts = ContextFields(body.get("contexts"))
             help = "More inputs for prompts, used as vars.NAME."
             self._vars = forms.Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})

@@ -62,17 +62,18 @@ async def _one_page(workspace: Workspace, metric: str, bot: str = "") -> None:
         if may("edit"):
             _copying(found.name, bots, bot)
         GraphDrawing(found.definition)
-        with section("YAML", "As its file has it, read-only."):
-            text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
         shared = await to_thread.run_sync(_shared, found.prompts)
         for name, source in found.prompts.items():
-            with section(name, "A prompt template, read-only."):
+            step = name.rpartition("/")[2].removesuffix(".jinja").replace("_", " ")
+            with section(f"Prompt: {step}", "A prompt template, read-only."):
                 text(source, "pre", "card code-block").props("tabindex=0")
                 if shared[name]:
                     with fold("Shared texts that it includes"):
                         for part, content in shared[name].items():
                             text(part.rpartition("/")[2].removesuffix(".jinja"), "h3")
                             text(content, "pre", "card code-block").props("tabindex=0")
+        with ui.element("div").classes("section"), fold("As YAML, read-only"):
+            text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
 
 
 def _shared(prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -46,9 +46,10 @@ def heading(headline: Headline, tag: str = "h2") -> None:
     """The sentence as an element; its interval and source are less prominent."""
     said = said_of(headline)
     with ui.element(tag):
-        text(said.found, "span")
-        if rest := said.first.removeprefix(said.found):
-            text(rest, "span", "ends-of")
+        rest = said.first.removeprefix(said.found)
+        text(f"{said.found} " if rest.startswith(" ") else said.found, "span")  # a line may end there
+        if rest:
+            text(rest.lstrip(), "span", "ends-of")
 
 
 def basis(headline: Headline, moment: str = "") -> None:

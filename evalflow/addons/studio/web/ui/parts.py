@@ -254,7 +254,7 @@ class Latest:
 async def fill(
     place: ui.element, waiting: str, read: Callable[[], Awaitable[T]], build: Callable[[T], object], fault: str
 ) -> None:
-    """Load and show content that is slow to read."""
+    """Load and show content that is slow to read; if there is none, a UserError says why."""
     place.clear()
     place.props("aria-busy=true aria-live=polite")
     with place:
@@ -263,7 +263,7 @@ async def fill(
             found = await read()
         except EvalflowError as error:
             place.clear()
-            message(fault, in_sentences(error), "fail")
+            message(fault, in_sentences(error), "" if isinstance(error, UserError) else "fail")
         else:
             place.clear()
             build(found)
