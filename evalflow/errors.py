@@ -296,11 +296,24 @@ def _escaped(character: str) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or f"\\u{ord(character):04x}"
 
 
+_CLOSE = 0.75  # least ratio of difflib; `fragen` and `agent` are other words, with 0.73
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` was most likely meant to be, or an empty string."""
+    """The known word that `word` was most likely meant to be, or an empty string.
+
+    It has the same letters in another order, differs in few letters, or one has all parts of the other between `_`.
+
+    Example:
+        >>> nearest("rga", ["rag"]), nearest("guardrails", ["output_guardrails"]), nearest("fragen", ["agent", "rag"])
+        ('rag', 'output_guardrails', '')
+    """
     matches = difflib.get_close_matches(word, list(known), n=5, cutoff=0.6)
     swapped = [match for match in matches if sorted(match) == sorted(word)]
-    return next(iter(swapped or matches), "")
+    near = difflib.get_close_matches(word, matches, n=1, cutoff=_CLOSE)
+    parts = set(word.split("_"))
+    of_parts = [match for match in matches if parts.issuperset(match.split("_")) or parts.issubset(match.split("_"))]
+    return next(iter([*swapped, *near, *of_parts]), "")
 
 
 _LISTED = 40  # names
