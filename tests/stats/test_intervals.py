@@ -181,6 +181,12 @@ def test_a_perfect_or_hopeless_proportion_keeps_a_width_but_no_standard_error(
     assert found.method == method
 
 
+@pytest.mark.parametrize("n", [1, 7, 30, 60, 1000])
+def test_all_or_nothing_reaches_the_end_exactly(n: int):
+    assert wilson(n, n)[1] == 1
+    assert wilson(0, n)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("scores", "clusters", "method"),
     [
