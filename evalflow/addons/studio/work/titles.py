@@ -36,15 +36,21 @@ _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _NAMED = re.compile(
     r"(?<!\w)(?:'[^']*'|\"[^\"]*\")"
     r"|\A(?P<dataset>[a-z]\w*), (?P<metric>[a-z]\w*)(?=[:,])"
-    r"|(?<![\w./=-])(?:(?P<word>metric|for|judge:?|dataset|on|files of|bot) )?"
+    r"|(?<![\w./=-])(?:(?P<word>metric|for|judge:?|dataset|labels on|on|files of|bot) )?"
     r"(?P<name>(?!(?:metric|dataset|judge:?) )[a-z]\w*)(?![\w/=-]|\.\w)"
 )
 """A name in a sentence, behind the word that says what has it; or a note's dataset and metric; or something quoted."""
-_SURE = ("metric", "dataset", "judge:")
+_SURE = ("metric", "dataset", "judge:", "labels on")
 """Words before a name of their kind; behind others, such as `for`, a name without _ may be a plain word."""
 _KINDS_BY_WORD = {
     **{"metric": ("metric",), "for": ("metric",), "judge": ("judge",), "judge:": ("judge",)},
-    **{"dataset": ("dataset",), "on": ("dataset",), "files of": ("dataset",), "bot": ("bot",)},
+    **{
+        "dataset": ("dataset",),
+        "labels on": ("dataset",),
+        "on": ("dataset",),
+        "files of": ("dataset",),
+        "bot": ("bot",),
+    },
 }
 _GROUPS = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "judge"}
 

@@ -32,7 +32,7 @@ EXACT = {"kind": "check", "needs": ["answer", "reference"], "checks": [{"op": "c
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("calibrated for is_kind: kappa 0.25, 66 labels on fees", "calibrated for Kind: kappa 0.25, 66 labels on fees"),
+        ("calibrated for is_kind: kappa 0.25, 66 labels on fees", "calibrated for Kind: kappa 0.25, 66 labels on Fees"),
         ("metric kind has version 1 in A and 2 in B", "metric Kind enough has version 1 in A and 2 in B"),
         ("judge: stern (LLM m), uncalibrated", "judge: Stern judge (LLM m), uncalibrated"),
         ("agreement (stern_two → stern_two, 9 labels)", "agreement (Sterner → Sterner, 9 labels)"),
