@@ -147,6 +147,8 @@ def _labelled(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
     if row.labelled is None:
         return ""
     who = who_scored(row.judge)
+    if row.metric == CASES:
+        return f"{_people(row, followed)} correct nothing ({row.uncorrected})"
     if row.judged is None:
         return f"the {who} alone decides{_in_spite(row, followed)}"
     labels = _people(row, followed)
@@ -161,7 +163,7 @@ def _people(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
 
 def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
     """A remark that labels correct nothing, and why."""
-    if row.labelled is None or row.judged is not None:
+    if row.labelled is None or row.judged is not None or row.metric == CASES:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
 
@@ -232,10 +234,16 @@ def _undecided(gate: Gate, row: GateRow, again: str) -> str:
         rate = "a gate on the pass rate of a threshold, " if why.startswith(TOO_SKEWED) else ""
         known = f" ({why})" if name == "none" else ""
         return f"it has no interval{known}, and so decides nothing: more {more}, {rate}or point: true"
-    if row.judged is not None and row.compared is None:
-        if row.cases_needed is None:
-            return "labels of all these answers would not decide if the result stays the same: more answers, and labels"
-        return f"about {row.cases_needed:,} labels of these answers would decide if the result stays the same"
+    if row.judged is not None:
+        return _labels_to_decide(row)
     if row.cases_needed is None:
         return "it lies on the limit, which no number of cases decides"
     return f"about {row.cases_needed:,} cases would decide if the result stays the same"
+
+
+def _labels_to_decide(row: GateRow) -> str:
+    if row.compared is not None:
+        return "more cases with labels in both runs may decide it"
+    if row.cases_needed is None:
+        return "labels of all these answers would not decide if the result stays the same; label more answers"
+    return f"about {row.cases_needed:,} labels of these answers would decide if the result stays the same"

@@ -75,6 +75,10 @@ JUDGED = replace(ROW, value=0.9, low=0.85, high=0.95, passed=True)
             "the judge alone decides, despite labels of 40 answers (the labelled answers can hardly",
         ),
         ({"labelled": 5, "uncorrected": "fewer than 15"}, "labels of 5 answers; 15 would do to correct it"),
+        (
+            {"metric": "cases", "judge": None, "uncorrected": "why"},
+            "); labels of 40 answers correct nothing (why); rests",
+        ),
     ],
 )
 def test_labels(changes: dict[str, Any], expected: str) -> None:
@@ -100,6 +104,11 @@ def test_labels(changes: dict[str, Any], expected: str) -> None:
         (replace(OPEN, value=None, n_scored=0), f"nothing is scored, and so it decides nothing; {AGAIN}"),
         (replace(OPEN, low=None, method="none: stopped by looks"), "it decides nothing: run all cases, without a stop"),
         (replace(OPEN, judged=JUDGED), "about 300 labels of these answers would decide if the result stays the same"),
+        (replace(OPEN, judged=JUDGED, cases_needed=None), "labels of all these answers would not decide"),
+        (
+            replace(OPEN, judged=JUDGED, cases_needed=None, compared=90),
+            "more cases with labels in both runs may decide it",
+        ),
     ],
 )
 def test_an_undecided_gate_says_what_would_decide_it(row: GateRow, note: str) -> None:
