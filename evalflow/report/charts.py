@@ -10,15 +10,18 @@ from typing import Any, TypeVar
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
+from evalflow.records import CASES
 from evalflow.report import svg
 from evalflow.report.wording import (
     PARTS,
     bracketed,
     headline_rows,
     joined,
+    metric_name,
     not_scored,
     number,
     percent,
+    plain_statistic,
     series_name,
     unscored,
     varying,
@@ -100,12 +103,12 @@ def _points(rows: Sequence[SummaryRow], columns: tuple[str, str, str]) -> list[s
     parts = varying(rows)
     points: list[svg.IntervalPoint] = []
     for row in rows:
-        figure = "" if row.statistic == "mean" else row.statistic
+        figure = "" if row.statistic == "mean" or row.metric == CASES else plain_statistic(row.statistic)
         series, ends = series_name(row, parts), (getattr(row, column) for column in columns)
         if series:
-            points.append(svg.IntervalPoint(joined(figure, series), *ends, heading=row.metric))
+            points.append(svg.IntervalPoint(joined(figure, series), *ends, heading=metric_name(row.metric)))
         else:
-            points.append(svg.IntervalPoint(f"{row.metric} {figure}".strip(), *ends))
+            points.append(svg.IntervalPoint(f"{metric_name(row.metric)} {figure}".strip(), *ends))
     return points
 
 

@@ -13,6 +13,7 @@ from evalflow.report.wording import (
     counted,
     interval,
     joined,
+    metric_name,
     number,
     percent,
     plain_statistic,
@@ -87,14 +88,14 @@ def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
 def numbers_table(
     rows: Sequence[SummaryRow], directions: Mapping[str, str], metrics: Mapping[str, MetricFacts]
 ) -> PageTable:
-    """The numbers of a run: a row for each metric and figure over all classes, whole cases first."""
+    """The numbers of a run: a row for each metric and figure over all classes."""
     parts = varying(rows)
-    shown = sorted((row for row in rows if "[" not in row.statistic), key=lambda row: row.metric != CASES)
+    shown = [row for row in rows if "[" not in row.statistic]
     grades = own_scale_cells(shown, metrics)
     cells: list[Sequence[Cell]] = []
     for place, row in enumerate(shown):
         lower = "lower is better" if directions.get(row.metric) == "lower_is_better" else ""
-        name = "cases that pass everything" if row.metric == CASES else row.metric
+        name = metric_name(row.metric)
         statistic = "" if row.metric == CASES or row.statistic == "mean" else row.statistic
         below = joined(plain_statistic(statistic), lower, series_name(row, parts))
         value, *others = number_cells(row)
@@ -109,8 +110,7 @@ def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:
     if not own:
         return None
     parts = varying(own)
-    names = {row.metric: "cases that pass everything" if row.metric == CASES else row.metric for row in own}
-    metrics = sorted(names, key=lambda name: name != CASES)
+    metrics = sorted(dict.fromkeys(row.metric for row in own), key=lambda metric: metric != CASES)
     cells: dict[tuple[str, str], dict[str, Cell]] = {}
     counts: dict[tuple[str, str], int] = {}
     for row in own:
@@ -120,7 +120,11 @@ def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:
     tables: list[PageTable] = []
     for start in range(0, len(metrics), _ACROSS):
         shown = metrics[start : start + _ACROSS]
-        columns = [PageColumn("Tag"), PageColumn("n", "num"), *(PageColumn(names[one], "num value") for one in shown)]
+        columns = [
+            PageColumn("Tag"),
+            PageColumn("n", "num"),
+            *(PageColumn(metric_name(one), "num value") for one in shown),
+        ]
         lines: list[Sequence[Cell]] = [
             ((tag, series) if series else tag, f"{counts[tag, series]:,}", *(found.get(one, "–") for one in shown))
             for (tag, series), found in cells.items()

@@ -147,7 +147,8 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _mark(row: SummaryRow) -> str:
-    return f" (corrected by {counted(row.n_labels or 0, 'label')})" if is_corrected(row, "value") else ""
+    column = "pass_rate" if shows_pass(row) else "value"
+    return f" (corrected by {counted(row.n_labels or 0, 'label')})" if is_corrected(row, column) else ""
 
 
 def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:

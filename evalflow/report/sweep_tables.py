@@ -28,6 +28,7 @@ from evalflow.report.wording import (
     interval,
     joined,
     literal,
+    metric_name,
     number,
     percent,
     plain_statistic,
@@ -79,7 +80,7 @@ def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> 
     config: Mapping[str, Any] = configs.get(facts.key, {}) if facts else {}
     lower = "lower is better" if config.get("direction") == "lower_is_better" else ""
     if row.metric == CASES:
-        return joined("cases that pass everything", dataset)
+        return joined(metric_name(row.metric), dataset)
     statistic = "" if row.statistic == "mean" else plain_statistic(row.statistic)
     return joined(about.titles.get(row.metric, row.metric), statistic, dataset, lower)
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.records import CASES
 from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.summary.rows import OfSeries, SummaryRow, rows_of
 
@@ -144,11 +145,15 @@ def provider_savings(manifest: Manifest | SweepManifest) -> str | None:
 
 
 def method(code: str | None) -> str:
-    """An interval's method in words. Text after a colon is kept, and so is an unknown code."""
+    """An interval's method in words. Text after a colon is kept, and so is an unknown code; further codes are words.
+
+    Example:
+        >>> method("max_t: ppi_t: each run by its own labels")
+        'largest difference (max-t): PPI: each run by its own labels'
+    """
     if code is None:
         return "–"
-    name, colon, rest = code.partition(":")
-    return _METHODS.get(name, name) + colon + rest
+    return ": ".join(_METHODS.get(part, part) for part in code.split(": "))
 
 
 def has_made_id(case_id: str) -> bool:
@@ -283,10 +288,15 @@ def unscored(rows: Sequence[SummaryRow]) -> str:
 
 
 def without_means_of_figures(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
-    """Rows of the summary without the mean of a metric that has figures: its accuracy is the same number."""
-    every = list(rows)
+    """Rows of the summary, whole cases first, without the mean of a metric with figures: its accuracy is the same."""
+    every = sorted(rows, key=lambda row: row.metric != CASES)
     with_figures = {row.metric for row in every if row.statistic != "mean"}
     return [row for row in every if row.statistic != "mean" or row.metric not in with_figures]
+
+
+def metric_name(metric: str) -> str:
+    """What a metric is called in titles and tables: its name or title, and of whole cases what they do."""
+    return "cases that pass everything" if metric == CASES else metric
 
 
 def headline_rows(summary: pl.DataFrame) -> list[SummaryRow]:
