@@ -21,8 +21,8 @@ SIDES = ("A", "B")
 NOT_LABELLED = "Nobody has labelled these answers, so this does not show which judge is right."
 NOT_OF_THE_BOT = "This is about the test cases, not about the bot."
 ONE_RUN = (
-    "A run's own value may differ from the one here in the third decimal, and `rank` may call a run the best where "
-    "`compare` cannot tell: see “Two answers about one run” in statistics.md."
+    "A run's own value may differ from the one here, with few labels by some hundredths, and `rank` may call a run the "
+    "best where `compare` cannot tell: see “Two answers about one run” in statistics.md."
 )
 """Explains differences between a comparison and a run's summary, or a ranking."""
 CLEAR = f"A difference is clear if its adjusted p-value is below {LEVEL:g} and its interval excludes 0."
@@ -116,7 +116,7 @@ def of_comparison(
         better, worse = ([], worse) if row.verdict == "better" else (better, [])
         than = "" if sides == SIDES else f" than {sides[0]}"
         first = f"{sides[1]} is {row.verdict}{than}{_by_whom(row, rows)}: {change}."
-    return ComparisonSentence(row, first, _exceptions(better, worse, unclear, _by_people(row, rows), named), beside)
+    return ComparisonSentence(row, first, _exceptions(better, worse, _by_people(row, rows), rows, named), beside)
 
 
 def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
@@ -145,15 +145,16 @@ def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[Co
 def _exceptions(
     better: Sequence[ComparisonRow],
     worse: Sequence[ComparisonRow],
-    unclear: Sequence[ComparisonRow],
     by_people: Sequence[ComparisonRow],
+    rows: Sequence[ComparisonRow],
     named: Callable[[str], str],
 ) -> str:
-    """The rows that contradict the first one, in a sentence."""
+    """Those of `rows` that contradict the first one, in a sentence."""
+    unclear = [one for one in rows if one.attribution == "unclear"]
     said = [
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
-    said += [_are([_metric(one, named) for one in unclear], "not attributable to one change")] if unclear else []
+    said += [_are(_subjects(unclear, rows, named), "not attributable to one change")] if unclear else []
     same = "not clearly different by labels"
     said += [_are([_named(one, named) for one in by_people], same)] if by_people else []
     return f"But {' and '.join(said)}." if said else ""
@@ -171,7 +172,15 @@ def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) ->
         return f"By the answers alone, {' and '.join(told)}."
     if not own:
         return ""
-    return f"No clear difference in what the answers alone decide: {listed([_metric(one, named) for one in own])}."
+    return f"No clear difference in what the answers alone decide: {listed(_subjects(own, rows, named))}."
+
+
+def _subjects(
+    some: Sequence[ComparisonRow], rows: Sequence[ComparisonRow], named: Callable[[str], str]
+) -> Sequence[str]:
+    """What some of the rows are about: their metrics, with the statistic if another row of the metric is not one."""
+    divided = {row.metric for row in rows if row.attribution != some[0].attribution}
+    return [_named(row, named) if row.metric in divided else _metric(row, named) for row in some]
 
 
 def _are(names: Sequence[str], end: str) -> str:

@@ -104,7 +104,7 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert "leave out --labels or --judge-alone" in refused.stderr
     program.write("few.jsonl", *people[::6])
     told = " ".join(program("compare", *runs, "--labels", "few.jsonl").stdout.split())
-    why = "people labelled 5 cases in each run, and correct nothing: fewer than 15 labels; 15 would do"
+    why = "labels of 5 cases in each run correct nothing: fewer than 15 labels; 15 would do"
     assert told.count(why) == 1
 
 

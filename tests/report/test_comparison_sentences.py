@@ -176,6 +176,13 @@ def test_what_cannot_be_attributed_says_so() -> None:
     )
 
 
+def test_a_metric_whose_pass_rate_alone_has_another_threshold_is_not_unattributable_as_a_whole() -> None:
+    changed = WhatChanged(PAIR, [ChangedPart("threshold", "other", "tone")], 50, 3)
+    rate = replace(_row(0.03, -0.04, 0.1), metric="tone", statistic="pass_rate", also=())
+    said = str(of_comparison([_attributed(row, changed) for row in (TONE, rate)], changed))
+    assert said.endswith("But pass rate of tone is not attributable to one change.")
+
+
 def test_a_clear_change_that_cannot_be_attributed_is_not_hidden_behind_an_unclear_one() -> None:
     changed = WhatChanged(PAIR, [ChangedPart("judge", "other", "exact")], 50, 3)
     tone = replace(_row(0.03, -0.04, 0.1), metric="tone", also=())

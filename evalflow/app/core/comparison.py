@@ -309,8 +309,7 @@ def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: 
     same = [one.statistic for one in own if _corrects_nothing(one) and one.uncorrected == row.uncorrected]
     where = _place(row, () if len(same) == len(own) else same, several=several)
     more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
-    people = f"people labelled {counted(row.labelled, 'case')} in each run"
-    return f"{where}: {people}, and correct nothing: {row.uncorrected}{more}"
+    return f"{where}: labels of {counted(row.labelled, 'case')} in each run correct nothing: {row.uncorrected}{more}"
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
