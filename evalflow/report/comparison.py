@@ -106,7 +106,11 @@ class Comparison:
 
     @property
     def judges(self) -> list[str]:
-        return list(dict.fromkeys(line for manifest in self.runs.values() for line in judge_lines(manifest)))
+        """A line for each judge of the compared metrics."""
+        return list(dict.fromkeys(line for name in self.runs for line in self._judges_of(name)))
+
+    def _judges_of(self, run: str) -> list[str]:
+        return judge_lines(self.runs[run], {row.metric for row in self.rows})
 
     @property
     def several(self) -> bool:
@@ -182,7 +186,7 @@ class Comparison:
     def document(self) -> dict[str, object]:
         return {
             "runs": {
-                name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()
+                name: _about(manifest) | {"judges": self._judges_of(name)} for name, manifest in self.runs.items()
             },
             "paired": self.paired,
             "family": {

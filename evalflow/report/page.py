@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -120,17 +120,25 @@ def _versions(manifest: Manifest) -> str:
     return ", ".join(texts)
 
 
-def judge_lines(manifest: Manifest) -> list[str]:
-    """A line for each judge, such as `judge: embedded (text overlap, not an LLM), uncalibrated`."""
+def judge_lines(manifest: Manifest, metrics: Collection[str] | None = None) -> list[str]:
+    """A line for each judge, such as `judge: embedded (text overlap, not an LLM), uncalibrated`.
+
+    With `metrics`, only judges of these, and what is known of these.
+    """
+    shown = {one: facts for one, facts in manifest.metrics.items() if metrics is None or one in metrics}
+    asked = {facts.judge for facts in shown.values()}
     lines: list[str] = []
     for name, about in manifest.judges.items():
+        if metrics is not None and name not in asked:
+            continue
         nature = f" ({about.nature})" if about.nature else ""
         nature += f", {SELF_JUDGED}" if about.judges_itself else ""
-        own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
+        own = {metric: facts for metric, facts in shown.items() if facts.judge == name}
         lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own, manifest)) or 'uncalibrated'}")
         for metric, facts in own.items():
             if facts.proof and (found := _proved(facts.proof)):
-                lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
+                title, on = manifest.titles.get(metric, metric), manifest.dataset_title(facts.proof["dataset"])
+                lines.append(plain_line(f"{title} {'; '.join(found)} (proved on {on})"))
     return lines or [f"{JUDGE}none (no metric needs one)"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.paths import replacing, safe_text
+from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import INTERVAL, PageColumn, PageHead, PageTable, judge_lines, terminal_table, write_page
 from evalflow.report.ranking_sentences import labels_of_ranking, notes_of, of_items, of_ranking, of_short_set
+from evalflow.report.reported import Titles
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -25,6 +27,7 @@ from evalflow.report.wording import (
     joined,
     literal,
     method,
+    metric_name,
     number,
     p_value,
     print_lines,
@@ -52,11 +55,13 @@ _SUSPECTS, _CASES = 10, 50
 class RankingPage:
     """The rankings of several runs for display. `runs` are manifests by name; items and short set only if requested.
 
-    `questions` are those of the items' cases without ids of their own, by dataset and id.
+    `metrics` are those that the rankings depend on, and `questions` those of the items' cases without ids of their own,
+    by dataset and id.
     """
 
     runs: Mapping[str, Manifest]
     rankings: Sequence[Ranking]
+    metrics: Collection[str]
     notes: Sequence[str]
     items: Sequence[ItemTable] = ()
     short: ShortSet | None = None
@@ -64,12 +69,16 @@ class RankingPage:
 
     @property
     def judges(self) -> list[str]:
-        return list(dict.fromkeys(line for manifest in self.runs.values() for line in judge_lines(manifest)))
+        """A line for each judge of the ranked metrics."""
+        return list(dict.fromkeys(line for name in self.runs for line in self._judges_of(name)))
+
+    def _judges_of(self, run: str) -> list[str]:
+        return judge_lines(self.runs[run], self.metrics)
 
     def document(self) -> dict[str, Any]:
         return {
             "runs": {
-                name: {"run_id": manifest.run_id, "judges": judge_lines(manifest)}
+                name: {"run_id": manifest.run_id, "judges": self._judges_of(name)}
                 for name, manifest in self.runs.items()
             },
             "rankings": [
@@ -84,7 +93,8 @@ class RankingPage:
 def title(ranking: Ranking) -> str:
     """The title of a ranking, such as `faithfulness · mean · rag`."""
     lower = "" if ranking.higher_is_better else "lower is better"
-    return joined(ranking.metric, _BY[ranking.by], ranking.dataset, ranking.judge, lower)
+    by = "" if ranking.metric == CASES else _BY[ranking.by]
+    return joined(metric_name(ranking.metric), by, ranking.dataset, ranking.judge, lower)
 
 
 def method_line(ranking: Ranking) -> str:
@@ -94,7 +104,7 @@ def method_line(ranking: Ranking) -> str:
     name, _, why = ranking.method.partition(": ")
     held = f"no ranks can be told apart: {why}" if name == "none" else "ranks hold together with 95 % confidence"
     how = "" if name == "none" else method(ranking.method)
-    labels = labels_of_ranking(ranking.labelled, ranking.uncorrected, ranking.judge)
+    labels = labels_of_ranking(ranking.metric, ranking.labelled, ranking.uncorrected, ranking.judge)
     return "; ".join(part for part in (cases, held, how, labels) if part)
 
 
@@ -145,20 +155,24 @@ def _print_items(console: Console, table: ItemTable, questions: Mapping[tuple[st
 
 
 def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
-    """Write rank.html, one self-contained page; rank.csv, a row per run of each ranking; and items.csv if asked."""
+    """Write rank.html, one page with titles; rank.csv, a row per run of each ranking; and items.csv if asked."""
     page, table, cases = folder / "rank.html", folder / "rank.csv", folder / "items.csv"
     title_of_page = f"Ranking of {len(found.runs)} runs"
     head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", found.judges, wide=True)
+    titles = Titles.of(found.runs.values())
+    rankings, short = titles.shown(found.rankings), titles.shown([found.short] if found.short else [])
     context = {
         "found": found,
         "rankings": [
-            (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)])
-            for one in found.rankings
+            (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)]) for one in rankings
         ],
-        "items": [(table, [*_items_tables(table, found.questions)], [*of_items(table)]) for table in found.items],
-        "short_title": short_title(found.short) if found.short else "",
-        "short_sentence": of_short_set(found.short) if found.short else "",
-        "pictures": [_picture(ranking) for ranking in found.rankings],
+        "items": [
+            (shown, [*_items_tables(table, found.questions)], [*of_items(table)])
+            for table, shown in zip(found.items, titles.shown(found.items), strict=True)
+        ],
+        "short_title": "".join(map(short_title, short)),
+        "short_sentence": "".join(map(of_short_set, short)),
+        "pictures": [_picture(ranking) for ranking in rankings],
     }
     write_page(page, "ranking.html.jinja", head, context)
     _write_rows(table, _csv_rows(found.rankings))

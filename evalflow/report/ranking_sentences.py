@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from evalflow.records import CASES
-from evalflow.report.sentences import Named
-from evalflow.report.wording import bracketed, counted, number, who_scored
+from evalflow.report.wording import bracketed, counted, metric_name, number, who_scored
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
+from evalflow.summary.changed import Attribution
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import Leaderboard, PositionEffect, Ranking
 from evalflow.summary.verdicts import ItemKind, Standing
@@ -31,6 +31,11 @@ _CHOICES: Mapping[Standing, str] = {
     "cannot_tell": "no clear difference",
     "undefined": "undefined",
 }
+_NOT_OF_ANSWERS: Mapping[Attribution, str] = {
+    "judge": "This is about how the same answers were judged, not about the bots.",
+    "data": "This is about the test cases, not about the bots.",
+    "unclear": "This cannot be attributed to the answers alone.",
+}
 _SAME: Mapping[ItemKind, str] = {
     "all_pass": "pass in all of them",
     "all_fail": "fail in all of them",
@@ -48,26 +53,29 @@ def of_choice(verdict: Standing) -> str:
     return _CHOICES[verdict]
 
 
-def of_board(board: Leaderboard, named: Named = str) -> str:
-    """Which run leads a leaderboard, and how many may be as good; "" if none can be compared."""
+def of_board(board: Leaderboard, *, judged: bool = False) -> str:
+    """Which run leads a leaderboard, and how many may be as good; "" if none can be compared.
+
+    `judged` is whether a judge scored any metric of the sweep, which decides who decides about whole cases.
+    """
     rows = [row for row in board.leaderboard if row.verdict != "not_comparable"]
     if len(rows) < 2:
         return ""
     first, others = rows[0], rows[1:]
     unclear, left = [row.verdict for row in others].count("cannot_tell"), len(others)
-    by = f"by {_called(board, named)} on {board.dataset}"
+    by = f"by {_called(board)} on {board.dataset}"
     value = f"{number(first.value, 2)}{bracketed(first.ci_low, first.ci_high, lambda end: number(end, 2))}"
+    is_alone = judged if board.metric == CASES else board.judge is not None and first.raw_value is None
+    value += ", by the judge alone" if is_alone else ""
     if first.verdict != "best":
         return f"No run is clearly the best {by}: {first.run} has {value}, {_runs(unclear)} may be as good"
     better = f"{first.run} is better than {_runs(left - unclear, of=left)} {by}: {value}"
     return f"{better}; {_runs(unclear)} may be as good" if unclear else better
 
 
-def _called(board: Leaderboard, named: Named) -> str:
-    if board.metric == CASES:
-        return "cases that pass everything"
-    statistic = "" if board.statistic == "mean" else f" {board.statistic.replace('_', ' ')}"
-    return f"{named(board.metric)}{statistic}"
+def _called(board: Leaderboard) -> str:
+    statistic = "" if board.statistic == "mean" or board.metric == CASES else f" {board.statistic.replace('_', ' ')}"
+    return f"{metric_name(board.metric)}{statistic}"
 
 
 def _runs(n: int, of: int | None = None) -> str:
@@ -78,23 +86,30 @@ def _runs(n: int, of: int | None = None) -> str:
     return f"{n:,} other{'' if n == 1 else 's'}"
 
 
-def labels_of_ranking(n: int, uncorrected: str, judge: str | None) -> str:
-    """Whether labels of `n` cases correct a ranking or leaderboard; "" without labels."""
+def labels_of_ranking(metric: str, n: int, uncorrected: str, judge: str | None) -> str:
+    """Whether labels of `n` cases correct a ranking or leaderboard of a metric; "" without labels."""
     labels = f"labels of {counted(n, 'case')}"
     if uncorrected:
-        return f"by the {who_scored(judge)} alone: {labels} correct nothing ({uncorrected})"
+        alone = "" if metric == CASES else f"by the {who_scored(judge)} alone: "  # it is by all judges and checks
+        return f"{alone}{labels} correct nothing ({uncorrected})"
     return f"corrected by {labels} of each run" if n else ""
 
 
 def of_ranking(ranking: Ranking) -> Iterator[str]:
-    """Sentences on the leading runs, with a joint confidence of 95 %."""
+    """Sentences on the leading runs, with a joint confidence of 95 %.
+
+    No run is called the best if more than the answers may explain the differences.
+    """
     found = ranking.leaders
+    best = "best" if ranking.attribution == "answers" else "highest" if ranking.higher_is_better else "lowest"
     if not found.may_lead:
         yield f"No run can be told from another: each may have any rank from 1 to {len(ranking.rows)}."
     elif len(found.may_lead) > 1:
-        yield f"The best is one of {', '.join(found.may_lead)}."
+        yield f"The {best} is one of {', '.join(found.may_lead)}."
     for run, rank in [*found.among_first.items()][:_SENTENCES]:
-        yield f"{run} is the best." if rank == 1 else f"{run} is among the first {rank}."
+        yield f"{run} is the {best}." if rank == 1 else f"{run} is among the first {rank}."
+    if found.may_lead and ranking.attribution != "answers":
+        yield _NOT_OF_ANSWERS[ranking.attribution]
 
 
 def notes_of(ranking: Ranking) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
@@ -39,6 +39,42 @@ class Reported:
     categorising: Collection[str] = ()
 
 
+class _OfMetric(Protocol):
+    """A dataclass of results of a metric, such as a row of the summary."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def metric(self) -> str: ...
+
+
+T = TypeVar("T", bound=_OfMetric)
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The titles of metrics and datasets by name, without those that are just the name."""
+
+    metrics: Mapping[str, str]
+    datasets: Mapping[str, str]
+
+    @classmethod
+    def of(cls, runs: Iterable[Manifest]) -> Titles:
+        """The titles in several runs; if they differ, those of the last."""
+        every = list(runs)
+        metrics = {name: title for run in every for name, title in run.titles.items()}
+        return cls(metrics, {name: run.dataset_title(name) for run in every for name in run.datasets})
+
+    def shown(self, rows: Iterable[T]) -> list[T]:
+        """The rows for display: their metrics, and datasets if they have some, have titles instead of names."""
+        return [replace(row, **self._names(row)) for row in rows]
+
+    def _names(self, row: _OfMetric) -> dict[str, str]:
+        own = {"metric": row.metric, "dataset": getattr(row, "dataset", "")}
+        known = {"metric": self.metrics, "dataset": self.datasets}
+        return {key: titles[own[key]] for key, titles in known.items() if own[key] in titles}
+
+
 def with_titles(run: Reported) -> Reported:
     """The run for display: metrics have their titles instead of their names."""
     titles = run.manifest.titles
@@ -51,10 +87,22 @@ def with_titles(run: Reported) -> Reported:
         scores=run.scores.with_columns(shown),
         summary=run.summary.with_columns(shown),
         details=[with_title(detail, titles) for detail in run.details],
-        gates=[{**gate, "of_metric": titles.get(gate["of_metric"] or "", gate["of_metric"])} for gate in run.gates],
+        gates=[_gate_with_title(gate, titles) for gate in run.gates],
         metrics={titles.get(name, name): config for name, config in run.metrics.items()},
         calibration=replace(found, rows=labelled, people=found.people.with_columns(shown)) if found else None,
     )
+
+
+def _gate_with_title(gate: GateOutcome, titles: Mapping[str, str]) -> GateOutcome:
+    """A gate with the title of its value's metric, in its name and in the words about it."""
+    name, metric = gate["name"], gate["of_metric"]
+    if metric is None or metric not in titles:
+        return gate
+    title = titles[metric]
+    shown = f"{title}{name.removeprefix(metric)}" if name.startswith(metric) else name
+    of = f"{title}{gate['of'].removeprefix(metric)}" if gate["metric"].startswith("tag:") else gate["of"]
+    message = f"{shown}{gate['message'].removeprefix(name)}".replace(f"({gate['of']})", f"({of})", 1)
+    return {**gate, "of_metric": title, "name": shown, "of": of, "message": message}
 
 
 def facts_by_title(manifest: Manifest) -> dict[str, MetricFacts]:

@@ -29,6 +29,7 @@ from evalflow.report.page import (
     write_page,
 )
 from evalflow.report.ranking_sentences import labels_of_ranking, of_board, of_choice, of_standing, split_sentence
+from evalflow.report.reported import Titles
 from evalflow.report.sweep_tables import metric_tables, page_table, print_tables, side_by_side
 from evalflow.report.wording import (
     ADJUSTMENTS,
@@ -39,6 +40,7 @@ from evalflow.report.wording import (
     interval,
     joined,
     literal,
+    metric_name,
     number,
     p_value,
     percent,
@@ -80,7 +82,7 @@ def cost_pictures(rows: Sequence[SummaryRow], costs: Mapping[str, float | None])
             "Each dot is a run: its cost in dollars without a cache, the judge's included, and its mean with the 95 % "
             f"interval. Better and cheaper is up and to the left.{left} {unscored(priced)}."
         )
-        found.append(draw(f"Cost against {metric}", sentence, cost_chart(points, "mean")))
+        found.append(draw(f"Cost against {metric_name(metric)}", sentence, cost_chart(points, "mean")))
     return found
 
 
@@ -268,12 +270,12 @@ def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[str]]]:
     return [
         (
             joined(
-                board.metric,
+                metric_name(board.metric),
                 _statistic(board),
                 board.dataset,
                 board.judge,
                 _cases(board),
-                labels_of_ranking(board.n_labels, board.uncorrected, board.judge),
+                labels_of_ranking(board.metric, board.n_labels, board.uncorrected, board.judge),
             ),
             [_line(row, board) for row in board.leaderboard],
         )
@@ -298,7 +300,7 @@ def _statistic(board: Leaderboard) -> str:
     """The statistic's usual name; empty for a plain mean."""
     if board.statistic == "mean":
         return "accuracy" if "accuracy" in board.also else ""
-    return plain_statistic(board.statistic)
+    return "" if board.metric == CASES else plain_statistic(board.statistic)
 
 
 def _cases(board: Leaderboard) -> str:
@@ -327,21 +329,23 @@ def write_sweep_report(
     boards: Sequence[Leaderboard],
     choice: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one self-contained page over all runs of a sweep. It links to `<run>/report.html` in the same folder.
+    """Write one self-contained page over all runs of a sweep, with titles. It links to `<run>/report.html` beside it.
 
     `agreement` is from the function of that name, and `choice` the sweep's calibration.json; None if not requested.
     """
     rows = [replace(row, run=name) for name, _, summary in runs for row in rows_of(summary) if row.tag is None]
     manifests = {name: about for name, about, _ in runs}
-    tables = metric_tables(rows, manifests)
+    tables, titles = metric_tables(rows, manifests), Titles.of(manifests.values())
+    rows, agreement, boards = titles.shown(rows), titles.shown(agreement), titles.shown(boards)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
     first = {board.metric: board for board in reversed(boards) if board.statistic in _SHOWN}
     ordered = sorted(first.values(), key=lambda board: (board.metric != CASES, boards.index(board)))
-    lines = [line for board in ordered if (line := of_board(board))][:_SAID]
+    judged = any(board.judge for board in boards)
+    lines = [line for board in ordered if (line := of_board(board, judged=judged))][:_SAID]
     said = [(line, ". ".join(lines[1:])) for line in lines[:1]]
     head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said)
-    chosen = [JudgeBoard.of(board) for board in choice["choice"]] if choice else []
+    chosen = titles.shown(JudgeBoard.of(board) for board in choice["choice"]) if choice else []
     context = {
         "side": side_by_side(tables),
         "tables": [(one.title, page_table(one, manifests)) for one in tables if one.is_headline],

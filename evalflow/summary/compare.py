@@ -204,7 +204,7 @@ def compare_samples(
         for scores, given in zip((a, b), people, strict=True)
     )
     if whole := whole_cases((a, b), metrics):
-        left, right = _followed_by(left, whole[0]), _followed_by(right, whole[1])
+        left, right = (_followed_by(*one) for one in zip((left, right), whole.scores, strict=True))
     sides = left, right
     common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
     case = pl.concat_str("dataset", pl.lit(":"), "case_id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalflow.datasets import tag_levels
@@ -85,19 +85,26 @@ def pair_scores(
     for side, given in zip("ab", people, strict=True):
         cases, shared = (with_people(one, given, f"_{side}") for one in (cases, shared))
     whole = None if metrics is None else whole_cases((a, b), metrics)
-    return Pairing(cases, counts, (a, b), shared, whole and pair_scores(*whole))
+    paired = None if whole is None else pair_scores(whole.scores[0], whole.scores[1])
+    return Pairing(cases, counts, (a, b), shared, paired)
 
 
-def whole_cases(
-    sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
-) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
-    """Scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or there is only one."""
-    counted = passing_metrics(sides[0]), passing_metrics(sides[1])
-    several = len(counted[0]) > 1 or any(metrics.get(name, Traits()).of_cases for name in counted[0])
-    if not several or counted[0].keys() != counted[1].keys():
+@dataclass(frozen=True, slots=True)
+class WholeCases:
+    """The cases of several runs as wholes: scores of `passing_cases`, in the order of the runs, and their metrics."""
+
+    scores: Sequence[pl.LazyFrame]
+    metrics: Collection[str]
+
+
+def whole_cases(runs: Sequence[pl.LazyFrame], metrics: Mapping[str, Traits]) -> WholeCases | None:
+    """The whole cases of runs; None if their metrics with pass and fail differ, or there is only one, not of checks."""
+    counted = [passing_metrics(scores) for scores in runs]
+    first = counted[0].keys()
+    several = len(first) > 1 or any(metrics.get(name, Traits()).of_cases for name in first)
+    if not several or any(own.keys() != first for own in counted):
         return None
-    a, b = (passing_cases(side, own).lazy() for side, own in zip(sides, counted, strict=True))
-    return a, b
+    return WholeCases([passing_cases(one, own).lazy() for one, own in zip(runs, counted, strict=True)], first)
 
 
 def lower_is_better(metrics: Mapping[str, Traits]) -> list[str]:

@@ -12,6 +12,7 @@ from evalflow.stats.arrays import Array, Floats, Ints, cluster_sums
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_pairs
+from evalflow.summary.changed import Attribution
 from evalflow.summary.pairing import Traits, by_case
 from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Leaders, Standing, of_ranks
@@ -199,7 +200,7 @@ class Ranking:
     """Runs in the order of their values, the best first; `method` is that of the ranks' intervals.
 
     Labels of `labelled` cases of each run correct values and ranks; if none do, `uncorrected` says why. `comparisons`
-    is None if values are ranked.
+    is None if values are ranked. `attribution` is what can explain that the values differ.
     """
 
     dataset: str
@@ -214,6 +215,7 @@ class Ranking:
     comparisons: Comparisons | None = None
     labelled: int = 0
     uncorrected: str = ""
+    attribution: Attribution = "answers"
 
     @property
     def leaders(self) -> Leaders:
@@ -233,6 +235,7 @@ class Ranking:
             "method": self.method,
             "n_labels": self.labelled,
             "uncorrected": self.uncorrected,
+            "attribution": self.attribution,
             "rows": [
                 {
                     "run": row.run,

@@ -62,6 +62,38 @@ def test_a_sweep(program: Program, sweep: Path) -> None:
     assert [row["run"][0] for row in pairs["rows"]] == ["2", "1", "0"]
 
 
+def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(program: Program) -> None:
+    grade = {"kind": "rubric", "title": "Tone of voice", "needs": ["answer"], "prompt": "tone.jinja"}
+    for folder in ("prompts", "conf/metric"):
+        (program.folder / folder).mkdir(parents=True)
+    (program.folder / "prompts/tone.jinja").write_text("Grade it.\n{{ answer | fenced('answer') }}", encoding="utf-8")
+    metric = "# @package metric.tone\n" + json.dumps({**grade, "scale": {"type": "boolean"}, "threshold": 1})
+    (program.folder / "conf/metric/tone.yaml").write_text(metric, encoding="utf-8")
+    program.write("cases.jsonl", *cases(9, 10))
+    other = ["metric.exact_match.threshold=0"]
+    with Endpoint(lambda _: {"reason": "so", "score": True}) as endpoint:
+        for name, limit in {"one": [], "two": [], "three": other}.items():
+            data = ("dataset=rag", "dataset.rag.path=cases.jsonl", "dataset.rag.fields=null")
+            words = (*data, "metric=[tone,exact_match]", f"hydra.run.dir=runs/{name}", *limit)
+            done = program(*words, *judge_arguments(endpoint.url))
+            assert done.returncode == 0, done.stderr
+    same, page = ("rank", "runs/one", "runs/two"), program.folder / "runs/two/rank.html"
+    alone = program(*same, "--metric", "exact_match")
+    assert "judge: none (no metric needs one)" in alone.stdout
+    whole = program(*same, "--metric", "cases")
+    assert "judge: openai:scripted" in whole.stdout
+    assert "cases that pass everything · rag" in whole.stdout
+    every = program(*same)
+    assert "tone · mean · rag" in every.stdout
+    assert "Tone of voice · mean · rag" in page.read_text(encoding="utf-8")
+
+    document = json.loads(program("rank", "runs/one", "runs/three", "--json").stdout)
+    found = {(one["metric"], one["by"]): one for one in document["rankings"]}
+    assert found["exact_match", "pass_rate"]["attribution"] == "judge"
+    assert found["cases", "pass_rate"]["attribution"] == "judge"
+    assert not any("best" in sentence for one in found.values() for sentence in one["sentences"])
+
+
 def test_strengths_that_the_pairs_do_not_determine(program: Program) -> None:
     runs = [evaluate(program, name, cases(right)) for name, right in (("a", 0), ("b", 12))]
     document = json.loads(program("rank", *runs, "--pairwise", "--json").stdout)

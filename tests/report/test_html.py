@@ -375,6 +375,14 @@ def test_a_judges_line_has_the_titles_of_metric_and_dataset():
     assert "40 labels on City questions" in line
 
 
+def test_judges_are_named_for_some_of_the_metrics_only():
+    metrics = {"tone": {"judge": "a"}, "fit": {"judge": "b"}, "exact": {"judge": None}}
+    manifest = manifest_of(judges={"a": {}, "b": {}}, metrics=metrics)
+    assert [line[:8] for line in judge_lines(manifest)] == ["judge: a", "judge: b"]
+    assert [line[:8] for line in judge_lines(manifest, ["fit"])] == ["judge: b"]
+    assert judge_lines(manifest, ["exact"]) == ["judge: none (no metric needs one)"]
+
+
 def test_grades_that_are_one_off_throughout_agree_by_weighted_kappa():
     agreement = {
         "kappa": {"value": 0.05, "ci_low": -0.05, "ci_high": 0.15},
@@ -426,6 +434,36 @@ def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path)
     assert limits == ["79.5", "79.5"]
     assert "no scored case" in "".join(page.text)
     assert "window.owned" not in "".join(script for attrs, script in page.scripts if not attrs.get("type"))
+
+
+def test_gates_have_the_titles_of_their_metrics(make_run, make_case, tmp_path):
+    config = {"metric": {"faithfulness": {"title": "True to the source"}}}
+    about = manifest_of(config=config, metrics={"faithfulness": {}})
+    own = gate_outcome(
+        metric="faithfulness",
+        of_metric="faithfulness",
+        name="faithfulness mean >= 0.8",
+        of="rag · bot",
+        message="faithfulness mean >= 0.8: 0.7 (rag · bot)",
+        passed=False,
+    )
+    tagged = gate_outcome(
+        metric="tag:fees",
+        of_metric="faithfulness",
+        name="tag:fees mean >= 0.8",
+        of="faithfulness · rag · bot",
+        message="tag:fees mean >= 0.8: 0.7 (faithfulness · rag · bot)",
+        passed=True,
+    )
+    run = make_run([make_case(0)], [], gates=[own, tagged], manifest=about)
+    write_reports(tmp_path, run)
+    words = " ".join("".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text).split())
+    assert "1 of 2 gates failed: True to the source mean >= 0.8." in words
+    assert "True to the source · rag · bot" in words
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    assert "| True to the source mean >= 0.8: 0.7 (rag · bot) |" in summary
+    assert "| tag:fees mean >= 0.8: 0.7 (True to the source · rag · bot) |" in summary
+    assert "faithfulness mean >= 0.8: 0.7" in (tmp_path / "junit.xml").read_text(encoding="utf-8").replace("&gt;", ">")
 
 
 def test_a_run_without_gates_has_no_section_for_them(make_run, make_case, tmp_path):

@@ -50,6 +50,18 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert 'href="0_judge%3Da/report.html"' in text
 
 
+def test_titles_stand_for_names(page, make_run, make_case):
+    titled = {"config": {"metric": {"faithfulness": {"title": "True to the source"}}}, "metrics": {"faithfulness": {}}}
+    runs = [
+        (f"{i}_judge={judge}", run_of(make_run, make_case, judge, scores, **titled))
+        for i, (judge, scores) in enumerate({"a": [0.1, 0.5, 0.9], "b": [0.2, 0.4, 0.8]}.items())
+    ]
+    _, words = page(runs)
+    assert "True to the source a and b 3 67 % 1.00" in words
+    assert "on True to the source, and below it" in words
+    assert "faithfulness" not in words.replace("metric=faithfulness", "")
+
+
 def test_runs_of_one_judge_have_rows_of_their_own(page, make_run, make_case):
     runs = [(name, run_of(make_run, make_case, "a", [0.1, 0.5])) for name in ("0_limit=1", "1_limit=2")]
     _, words = page(runs)

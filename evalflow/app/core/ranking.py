@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from evalflow.records import CASES
 from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, has_made_id, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
+from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import NOT_OF_FIGURES
 from evalflow.summary.items import ItemTable, ShortSet, item_table
-from evalflow.summary.pairing import Traits
-from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.pairing import Traits, whole_cases
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
 
 LEAST_OVERLAP = 0.5
@@ -33,14 +33,15 @@ smaller part of a run, and most likely no random one: its rank there says little
 class Standings:
     """The rankings of several runs by dataset, metric and scale, with the common cases of each and the draws' seed.
 
-    `labels` are those that correct the ranks. `notes` say what was left out or allowed, and why some metric has no
-    ranking.
+    `in_cases` are the metrics that a case must pass to pass everything, and `labels` those that correct the ranks.
+    `notes` say what was left out or allowed, and why some metric has no ranking.
     """
 
     runs: Mapping[str, SavedRun]
     rankings: Sequence[Ranking]
     tables: Sequence[CommonCases]
     seed: int
+    in_cases: Collection[str]
     labels: ComparedLabels
     notes: Sequence[str]
 
@@ -52,7 +53,9 @@ class Standings:
         }
         cases = next(iter(self.runs.values())).cases(keys) if keys else ()
         questions = {(case.dataset, case.id): case.question or "" for case in cases}
-        return RankingPage(manifests, self.rankings, self.notes, items, short, questions)
+        ranked = {one.metric for one in self.rankings}
+        metrics = ranked | set(self.in_cases if CASES in ranked else ())
+        return RankingPage(manifests, self.rankings, metrics, self.notes, items, short, questions)
 
 
 def rank_runs(
@@ -73,7 +76,8 @@ def rank_runs(
     are fewer than two runs, one is named twice, they measured different things, or no metric has enough common cases.
     """
     by_name = _named(runs)
-    notes = list(_differences(list(by_name.values()), allow, allow_option))
+    changes = _changes(by_name)
+    notes = list(_differences(changes, allow, allow_option))
     known = dict.fromkeys(name for run in runs for name in run.manifest.metrics)
     if metric not in (None, CASES, *known):
         raise UserError(unknown_name(f"no run has the metric {metric!r}", "--metric", metric, known))
@@ -84,7 +88,10 @@ def rank_runs(
     rankings: list[Ranking] = []
     tables: list[CommonCases] = []
     refused: list[str] = []
-    for common in (*common_cases(scores, labels.people_of(by_name)), *common_cases(_whole_cases(scores))):
+    traits = {name: own for run in runs for name, own in run.traits.items()}
+    people, whole = labels.people_of(by_name), whole_cases([*scores.values()], traits)
+    as_wholes = dict(zip(scores, whole.scores, strict=True)) if whole else {}
+    for common in (*common_cases(scores, people), *common_cases(as_wholes)):
         if metric not in (None, common.metric):
             continue
         where = f"{common.dataset}, {common.metric}"
@@ -96,7 +103,9 @@ def rank_runs(
         notes += _left_out(common, where, by_name)
         why_not = unusable.get((common.dataset, common.metric), "")
         found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed, unusable=why_not)
-        rankings += found
+        if common.metric == CASES and (n := _labelled_cases(common, people)):
+            found = [replace(one, labelled=n, uncorrected=NOT_OF_FIGURES) for one in found]
+        rankings += _attributed(found, changes)
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
         hint = (
@@ -108,7 +117,8 @@ def rank_runs(
     notes += labels.notes
     if judge_alone:
         notes += unused_labels(by_name.values(), {(one.dataset, one.metric) for one in tables}, JUDGE_ALONE)
-    return Standings(by_name, rankings, tables, seed, labels, [*notes, *(f"{one}; not ranked" for one in refused)])
+    notes += [f"{one}; not ranked" for one in refused]
+    return Standings(by_name, rankings, tables, seed, whole.metrics if whole else (), labels, notes)
 
 
 def ranked_items(found: Standings) -> list[ItemTable]:
@@ -140,34 +150,50 @@ def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
     }
 
 
-def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option: str) -> Iterator[str]:
-    """Return notes on allowed differences. Each run is compared with the first that has each of its metrics."""
-    first: dict[str, SavedRun] = {}
+def _changes(runs: Mapping[str, SavedRun]) -> list[WhatChanged]:
+    """What differs between each run and the first that has each of its metrics."""
+    first: dict[str, str] = {}
+    found: list[WhatChanged] = []
+    for name, run in runs.items():
+        metrics = run.manifest.metrics
+        for other in dict.fromkeys(first[metric] for metric in metrics if metric in first):
+            found.append(replace(what_changed(runs[other], run), pair=(other, name)))
+        for metric in metrics:
+            first.setdefault(metric, name)
+    return found
+
+
+def _differences(changes: Iterable[WhatChanged], allow: Collection[Kind], allow_option: str) -> Iterator[str]:
+    """Return notes on allowed differences; UserError with those that are not allowed."""
     refused: dict[tuple[str, str], Problem] = {}
-    for run in runs:
-        metrics: Collection[str] = run.manifest.metrics
-        earlier = {one.name: one for name in metrics if (one := first.get(name)) is not None}
-        for name in metrics:
-            first.setdefault(name, run)
-        for other in earlier.values():
-            for found in obstacles(what_changed(other, run)):
-                where = f"{other.name} and {run.name}"
-                if found.kind in allow:
-                    yield f"{where}: {found.what}; ranked anyway, as allowed"
-                    continue
-                hint = f"their scores may not mean the same; to rank them anyway: {allow_option}{found.kind}"
-                refused[where, found.what] = Problem(found.what, where, hint)
+    for changed in changes:
+        where = " and ".join(changed.pair)
+        for found in obstacles(changed):
+            if found.kind in allow:
+                yield f"{where}: {found.what}; ranked anyway, as allowed"
+                continue
+            hint = f"their scores may not mean the same; to rank them anyway: {allow_option}{found.kind}"
+            refused[where, found.what] = Problem(found.what, where, hint)
     if refused:
         raise UserError(refused.values())
 
 
-def _whole_cases(scores: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
-    """The cases as a whole of runs with the same metrics that pass or fail; none if these are fewer than two."""
-    counted_in = {name: passing_metrics(frame) for name, frame in scores.items()}
-    names = {tuple(own) for own in counted_in.values()}
-    if len(names) != 1 or len(next(iter(names))) < 2:
-        return {}
-    return {name: passing_cases(frame, counted_in[name]).lazy() for name, frame in scores.items()}
+def _attributed(rankings: Iterable[Ranking], changes: Iterable[WhatChanged]) -> Iterator[Ranking]:
+    """The rankings with what can explain their differences: the answers, if this is so for every two of their runs."""
+    every = list(changes)
+    for ranking in rankings:
+        names, statistic = {row.run for row in ranking.rows}, "mean" if ranking.by != "pass_rate" else ranking.by
+        own = (changed for changed in every if names.issuperset(changed.pair))
+        kinds = {changed.attribution(ranking.metric, statistic) for changed in own} or {"answers"}
+        yield replace(ranking, attribution=kinds.pop() if len(kinds) == 1 else "unclear")
+
+
+def _labelled_cases(common: CommonCases, people: Mapping[str, pl.DataFrame]) -> int:
+    """The number of common cases with a label on some metric, in the run with the fewest."""
+    cases = common.cases.select("case_id")
+    given = {name: frame.filter(dataset=common.dataset).drop_nulls("human") for name, frame in people.items()}
+    labelled = {name: frame.join(cases, on="case_id", how="semi") for name, frame in given.items()}
+    return min(labelled[name]["case_id"].n_unique() if name in labelled else 0 for name in common.names)
 
 
 def _too_few(common: CommonCases) -> str:

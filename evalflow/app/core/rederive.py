@@ -287,13 +287,7 @@ def metrics_in(facts: Mapping[str, Any]) -> dict[str, MetricInRun]:
 
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
     """The fields of `MetricInRun` for each metric of a run, which may still be active."""
-    limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest.judges
-
-    def judged(name: str, judge: str | None) -> str:
-        own = {one: about for one, about in judges.items() if one == judge}
-        only = {"metrics": {name: run.manifest.metrics[name]}, "judges": own}
-        return judge_lines(run.manifest.model_copy(update=only))[0]
-
+    limits, original = current_thresholds(run), original_thresholds(run)
     return [
         {
             "name": name,
@@ -304,7 +298,7 @@ def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
             "direction": metric.config.direction,
             "bounded": metric.bounded,
             "description": metric.config.description,
-            "judged": judged(name, metric.judge),
+            "judged": judge_lines(run.manifest, [name])[0],
         }
         for name, metric in run.rules.metrics.items()
     ]

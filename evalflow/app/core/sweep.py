@@ -115,8 +115,10 @@ def _boards(
         values = dict(_standings(shown)).get(statistic)
         ranking = rankings.get(statistic)
         board = _Board(statistic, compared, ranked, ranking)
-        labelled = ranking.labelled if ranking else max((row.labelled for row in compared), default=0)
-        why = ranking.uncorrected if ranking else next((row.uncorrected for row in compared if row.uncorrected), "")
+        labelled, why = (ranking.labelled, ranking.uncorrected) if ranking else (0, "")
+        if not labelled:  # a ranking of figures or whole cases knows no labels
+            labelled = max((row.labelled for row in compared), default=0)
+            why = next((row.uncorrected for row in compared if row.uncorrected), "")
         of = (about["dataset"], about["metric"], about["judge"])
         yield Leaderboard(*of, statistic, also, *cases, labelled, why, board.places(standing, values))
 
