@@ -16,8 +16,8 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import INTERVAL, PageColumn, PageHead, PageTable, judge_lines, terminal_table, write_page
 from evalflow.report.ranking_sentences import labels_of_ranking, notes_of, of_items, of_ranking, of_short_set
-from evalflow.report.reported import Titles
 from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.titles import ShownTitles
 from evalflow.report.wording import (
     ColumnKind,
     case_name,
@@ -159,7 +159,7 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
     page, table, cases = folder / "rank.html", folder / "rank.csv", folder / "items.csv"
     title_of_page = f"Ranking of {len(found.runs)} runs"
     head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", found.judges, wide=True)
-    titles = Titles.of(found.runs.values())
+    titles = ShownTitles.of(found.runs.values())
     rankings, short = titles.shown(found.rankings), titles.shown([found.short] if found.short else [])
     context = {
         "found": found,

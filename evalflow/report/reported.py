@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
@@ -37,42 +37,6 @@ class Reported:
     calibration: Calibration | None = None
     max_error_rate: float = 0.0
     categorising: Collection[str] = ()
-
-
-class _OfMetric(Protocol):
-    """A dataclass of results of a metric, such as a row of the summary."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def metric(self) -> str: ...
-
-
-T = TypeVar("T", bound=_OfMetric)
-
-
-@dataclass(frozen=True, slots=True)
-class Titles:
-    """The titles of metrics and datasets by name, without those that are just the name."""
-
-    metrics: Mapping[str, str]
-    datasets: Mapping[str, str]
-
-    @classmethod
-    def of(cls, runs: Iterable[Manifest]) -> Titles:
-        """The titles in several runs; if they differ, those of the last."""
-        every = list(runs)
-        metrics = {name: title for run in every for name, title in run.titles.items()}
-        return cls(metrics, {name: run.dataset_title(name) for run in every for name in run.datasets})
-
-    def shown(self, rows: Iterable[T]) -> list[T]:
-        """The rows for display: their metrics, and datasets if they have some, have titles instead of names."""
-        return [replace(row, **self._names(row)) for row in rows]
-
-    def _names(self, row: _OfMetric) -> dict[str, str]:
-        own = {"metric": row.metric, "dataset": getattr(row, "dataset", "")}
-        known = {"metric": self.metrics, "dataset": self.datasets}
-        return {key: titles[own[key]] for key, titles in known.items() if own[key] in titles}
 
 
 def with_titles(run: Reported) -> Reported:

@@ -29,8 +29,8 @@ from evalflow.report.page import (
     write_page,
 )
 from evalflow.report.ranking_sentences import labels_of_ranking, of_board, of_choice, of_standing, split_sentence
-from evalflow.report.reported import Titles
 from evalflow.report.sweep_tables import metric_tables, page_table, print_tables, side_by_side
+from evalflow.report.titles import ShownTitles
 from evalflow.report.wording import (
     ADJUSTMENTS,
     bracketed,
@@ -335,7 +335,7 @@ def write_sweep_report(
     """
     rows = [replace(row, run=name) for name, _, summary in runs for row in rows_of(summary) if row.tag is None]
     manifests = {name: about for name, about, _ in runs}
-    tables, titles = metric_tables(rows, manifests), Titles.of(manifests.values())
+    tables, titles = metric_tables(rows, manifests), ShownTitles.of(manifests.values())
     rows, agreement, boards = titles.shown(rows), titles.shown(agreement), titles.shown(boards)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
