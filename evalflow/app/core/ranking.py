@@ -108,17 +108,20 @@ def rank_runs(
         rankings += _attributed(found, changes)
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
-        hint = (
-            f"rank runs of the same cases; two samples of different cases: {command('compare', 'A', 'B', '--unpaired')}"
-        )
-        what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
-        why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
-        raise UserError(what or Problem("no metric is scored in two of the runs", "runs", why))
+        raise _nothing_ranked(runs, refused)
     notes += labels.notes
     if judge_alone:
         notes += unused_labels(by_name.values(), {(one.dataset, one.metric) for one in tables}, JUDGE_ALONE)
     notes += [f"{one}; not ranked" for one in refused]
     return Standings(by_name, rankings, tables, seed, whole.metrics if whole else (), labels, notes)
+
+
+def _nothing_ranked(runs: Sequence[SavedRun], refused: Sequence[str]) -> UserError:
+    if not refused:
+        why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
+        return UserError(Problem("no metric is scored in two of the runs", "runs", why))
+    hint = f"rank runs of the same cases; two samples of different cases: {command('compare', 'A', 'B', '--unpaired')}"
+    return UserError(Problem(f"not ranked: {one}", "runs", hint) for one in refused)
 
 
 def ranked_items(found: Standings) -> list[ItemTable]:
