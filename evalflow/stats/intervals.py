@@ -89,11 +89,11 @@ def wilson(k: ArrayLike, n: ArrayLike, upper: float = UPPER) -> tuple[Floats, Fl
     trials = np.asarray(n, dtype=np.float64)
     z2 = normal_quantile(upper) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.asarray(k, dtype=np.float64) / trials
-        centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
-        half = np.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
+        share = np.asarray(k, dtype=np.float64) / trials
+        centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+        half = np.sqrt(z2 * (share * (1 - share) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
     # Exactly 0 for no success and 1 for nothing else: an end just below 1 would be shown as >99.9 %.
-    return np.clip(centre - half, 0, p > 0), np.clip(centre + half, p >= 1, 1)
+    return np.clip(centre - half, 0, share > 0), np.clip(centre + half, share >= 1, 1)
 
 
 def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, upper: float = UPPER) -> tuple[Floats, Floats]:
