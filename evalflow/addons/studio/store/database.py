@@ -257,15 +257,11 @@ class Database:
         except IntegrityError as error:
             what = f"this conflicts with a change that somebody else has made meanwhile: {first_line(error)}"
             raise ConflictError(Problem(what, "", "reload to see the current state, and try again")) from error
-        except (UnicodeEncodeError, DataError) as error:
-            if isinstance(error, DataError):
-                is_text = "NUL" in first_line(error)
-            else:
-                is_text = error.encoding == "utf-8" and error.reason == "surrogates not allowed"
-            if not is_text:
+        except (UnicodeEncodeError, DataError, OverflowError) as error:
+            problem = _unstorable(error)
+            if problem is None:
                 raise  # a bug in evalflow
-            what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
-            raise UserError(Problem(what, "", "remove the character")) from error
+            raise UserError(problem) from error
         except PoolTimeoutError:
             raise self._no_answer(f"all connections have been busy for {POOL_S:g} s") from None
         except DBAPIError as error:
@@ -306,6 +302,19 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def _unstorable(error: UnicodeEncodeError | DataError | OverflowError) -> Problem | None:
+    """The problem with a value that no database can store; None if the error is about something else."""
+    said = first_line(error) if isinstance(error, DataError) else str(error)
+    if "out of range" in said or "too large to convert to SQLite" in said:
+        return Problem("a number is larger than any that is stored", "", "take a number that the server has given")
+    if isinstance(error, UnicodeEncodeError):
+        is_text = error.encoding == "utf-8" and error.reason == "surrogates not allowed"
+    else:
+        is_text = "NUL" in said
+    what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
+    return Problem(what, "", "remove the character") if is_text else None
 
 
 def open_database(url: str) -> Database:

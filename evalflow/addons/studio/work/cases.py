@@ -15,7 +15,7 @@ from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
 from evalflow.addons.studio.store.cases import StoredCase
 from evalflow.addons.studio.store.rows import Row, storable
-from evalflow.addons.studio.store.schema import BIG_INTEGER_END
+from evalflow.addons.studio.store.schema import BIG_INTEGER_END, INTEGER_END
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.datasets import (
     DATASETS,
@@ -82,7 +82,7 @@ def list_cases(
 @requires("read")
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     """One case."""
-    found = space.read(table.get, dataset_id(space, dataset), case)
+    found = space.read(table.get, dataset_id(space, dataset), case) if 0 < case < INTEGER_END else None
     if found is None:
         raise not_found("case", str(case), [])
     return found

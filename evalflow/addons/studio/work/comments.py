@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from evalflow.addons.studio.store import tasks as stored
 from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.store.scores import RunScores
 from evalflow.addons.studio.store.tasks import CommentedOn
 from evalflow.addons.studio.work.access import ForbiddenError, may, requires
@@ -53,7 +54,7 @@ def add_comment(space: Workspace, on: CommentedOn, text: str) -> Comment:
 @requires("read")
 def get_comment(space: Workspace, comment: int) -> Comment:
     """One comment."""
-    row = space.read(stored.comment, space.project_id, comment) if 0 < comment < 2**31 else None
+    row = space.read(stored.comment, space.project_id, comment) if 0 < comment < INTEGER_END else None
     if row is None:
         raise not_found("comment", str(comment), [])
     return from_row(Comment, row)
@@ -80,7 +81,7 @@ def _expect_there(space: Workspace, on: CommentedOn) -> int | None:
         raise UserError(Problem(what, "comment", "name the task; or the run and the answer's position"))
     run = run_row(space, on.run).id
     with space.database.reading() as connection:
-        if not 0 <= on.position < 2**31 or RunScores(connection, run).answer(on.position) is None:
+        if not 0 <= on.position < INTEGER_END or RunScores(connection, run).answer(on.position) is None:
             raise not_found("answer", str(on.position), [])
     return run
 

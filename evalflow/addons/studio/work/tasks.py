@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store import tasks as stored
 from evalflow.addons.studio.store.rows import Hidden, Row, from_row, storable
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
 from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
 from evalflow.addons.studio.work.access import requires
@@ -66,9 +67,9 @@ class TaskDraft:
     priority: Priority = "normal"
     assignees: Assignees = ()
     run: Annotated[str | None, Field(max_length=200)] = None
-    position: Annotated[int, Field(ge=0, lt=2**31, description="An answer's position in the run, from 0.")] | None = (
-        None
-    )
+    position: (
+        Annotated[int, Field(ge=0, lt=INTEGER_END, description="An answer's position in the run, from 0.")] | None
+    ) = None
     metric: Annotated[str | None, Field(max_length=500)] = None
     dataset: Annotated[str | None, Field(max_length=500)] = None
     case_id: Annotated[str | None, Field(max_length=2000)] = None
@@ -158,7 +159,7 @@ def task_board(space: Workspace, query: TaskQuery | None = None) -> TaskBoard:
 @requires("read")
 def get_task(space: Workspace, task: int) -> Task:
     """One task."""
-    row = space.read(stored.get, space.project_id, task) if 0 < task < 2**31 else None
+    row = space.read(stored.get, space.project_id, task) if 0 < task < INTEGER_END else None
     if row is None:
         raise not_found("task", str(task), [])
     return _task(row)
@@ -245,7 +246,7 @@ def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
         return {"run": run.id, **{name: _plain(getattr(draft, name)) for name in ("metric", "dataset", "case_id")}}
     with space.database.reading() as connection:
         scores = RunScores(connection, run.id)
-        answer = scores.answer(draft.position) if 0 <= draft.position < 2**31 else None
+        answer = scores.answer(draft.position) if 0 <= draft.position < INTEGER_END else None
         if answer is None:
             raise not_found("answer", str(draft.position), [])
         own = scores.page(ScoreFilter(metric=draft.metric, positions=[draft.position]), None, 1) if draft.metric else []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from evalflow.addons.studio.store import verdicts as stored
 from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.store.runs import StoredRun
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.run_cases import case_and_answer
@@ -264,7 +265,7 @@ def _score(space: Workspace, run_id: str, position: int, metric: str) -> Score:
 
 def _scored(space: Workspace, run_id: str, position: int) -> dict[str, Score]:
     """The scores of an answer by metric; the first if several judges scored it."""
-    found = answer_scores(space, run_id, position) if 0 <= position < 2**31 else []
+    found = answer_scores(space, run_id, position) if 0 <= position < INTEGER_END else []
     return {score.metric: score for score in reversed(found)}
 
 

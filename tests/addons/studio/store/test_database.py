@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
-from evalflow.addons.studio.store import Database, definitions, open_database, runs
+from evalflow.addons.studio.store import Database, cases, definitions, open_database, runs
 from evalflow.addons.studio.store import database as database_module
 from evalflow.addons.studio.store.database import FOLDER, KEPT
 from evalflow.addons.studio.store.schema import metadata
@@ -49,6 +49,22 @@ def test_a_text_that_cannot_be_asked_for_is_no_fault(name: str, empty_url: str) 
         with pytest.raises(UserError, match="no database can store") if is_refused else nullcontext():
             with database.reading() as connection:
                 assert runs.get(connection, name) is None
+
+
+@pytest.mark.parametrize("number", [2**31, 2**63 - 1, 2**63, 10**30])
+def test_a_number_that_cannot_be_asked_for_is_no_fault(number: int, empty_url: str) -> None:
+    """SQLite compares with eight bytes, and PostgreSQL fails for more than the column's four."""
+    with closing(open_database(empty_url)) as database:
+        is_refused = number >= 2**63 or "postgres" in empty_url
+        with pytest.raises(UserError, match="a number is larger") if is_refused else nullcontext():
+            with database.reading() as connection:
+                assert cases.get(connection, 1, number) is None
+
+
+def test_another_number_that_is_too_large_in_a_block_stays_a_bug(empty_url: str) -> None:
+    with closing(open_database(empty_url)) as database, pytest.raises(OverflowError):
+        with database.reading():
+            float(10**400)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-16"])

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.web.api.deps import (
     CaseCount,
     Expected,
@@ -116,9 +117,10 @@ def remove_dataset(space: Space, dataset: Name, expected: Expected) -> None:
 cases_router = APIRouter(prefix="/datasets/{dataset}", tags=["cases"])
 MOST_CASES = 10_000
 """Maximum number of cases in a request; upload a file for more."""
-Id = Annotated[int, Path(ge=0, lt=2**63)]
+Id = Annotated[int, Path(ge=0, lt=INTEGER_END)]
 Ids = Annotated[
-    list[Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=MOST_CASES, description="Their ids in the store.")
+    list[Annotated[int, Field(ge=0, lt=INTEGER_END)]],
+    Field(max_length=MOST_CASES, description="Their ids in the store."),
 ]
 Tag = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space
 from evalflow.addons.studio.work import passkeys, people, sessions
 from evalflow.addons.studio.work.access import Role
@@ -15,7 +16,7 @@ from evalflow.addons.studio.work.space import Page
 users_router = APIRouter(prefix="/users", tags=["people"])
 router = APIRouter(tags=["people"])
 
-Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Id = Annotated[int, Path(ge=1, lt=INTEGER_END)]
 
 
 class NewUser(RequestBody):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from evalflow.addons.studio.store.schema import INTEGER_END
 from evalflow.addons.studio.web.api.deps import Expected, Headers, Name, Paging, RequestBody, Space, json_lines
 from evalflow.addons.studio.work import (
     review_calibration,
@@ -19,7 +20,7 @@ from evalflow.addons.studio.work.review_desk import CANNOT_TELL, DeskItem, OwnPr
 from evalflow.addons.studio.work.space import Page
 
 router = APIRouter(prefix="/reviews", tags=["reviews"])
-_Item = Annotated[int, Path(ge=0, lt=2**31, description="The answer's number in the review.")]
+_Item = Annotated[int, Path(ge=0, lt=INTEGER_END, description="The answer's number in the review.")]
 _Names = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=500)]
 _LABELS: dict[int | str, dict[str, Any]] = {
     200: {"description": "A label a line.", "content": {"application/jsonl": {}, "text/csv": {}}}
