@@ -3,11 +3,15 @@
 A page, a REST request, an event of a page and what a page reads later each need a slot. The order is that of start-time
 fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has taken, from
 getting a slot to its end.
+
+While a slot is free nobody queues, so somebody who always works would share the one event loop with all others. Whoever
+has lately used much more than somebody who is at work therefore waits until that work has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -28,6 +32,14 @@ are at least `SLOTS / LONGEST_SLOT_S` a second, more than the pages that one pro
 
 The time after that is counted too, until the owner releases the slot: a request when its response begins, or while its
 body arrives; an event of a page when it has been waited for."""
+LATELY_S = 5.0
+"""Seconds in which what somebody has lately used falls to 1/e, if they use nothing more. One piece of work that does
+not end comes to this many seconds at most."""
+TIMES_MORE, MORE_S = 2.0, 1.0
+"""Somebody has used much more than another if they have lately used more than `TIMES_MORE` times the other's seconds
+plus `MORE_S`. While new people work all the time, they still get at least `MORE_S / LATELY_S` of the time."""
+LONGEST_WORK_S = 1.0
+"""Seconds after which nobody waits any longer for the work of somebody who has used less; it may wait for a judge."""
 MOST_ACCOUNTS = 1000
 """Number of accounts from which those of people who may begin anew are dropped."""
 
@@ -40,11 +52,25 @@ class _Account:
         due: Virtual time at which their next work begins: the seconds that somebody has had who always waits.
         held: Number of slots that they hold.
         working: Number of pieces of work that have had a slot and have not ended.
+        used: Seconds that their work has lately taken, as of `noted`.
+        noted: When `used` or `working` was last changed, by the monotonic clock.
     """
 
     due: float = 0.0
     held: int = 0
     working: int = 0
+    used: float = 0.0
+    noted: float = 0.0
+
+    def lately(self, now: float) -> float:
+        """The seconds that their work has lately taken, also that which has not ended."""
+        kept = math.exp((self.noted - now) / LATELY_S)
+        return self.used * kept + self.working * LATELY_S * (1 - kept)
+
+    def work(self, change: int, now: float) -> None:
+        """Note that a piece of work begins or ends."""
+        self.used, self.noted = self.lately(now), now
+        self.working += change
 
 
 @dataclass(slots=True)
@@ -65,7 +91,13 @@ class Slot:
     _late: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        self._late = asyncio.get_running_loop().call_later(LONGEST_SLOT_S, self.scheduler.give_up, self)
+        self._late = asyncio.get_running_loop().call_later(LONGEST_SLOT_S, self._continue)
+
+    def _continue(self) -> None:
+        """Continue without the slot; the work of others waits for it somewhat longer."""
+        self.scheduler.give_up(self)
+        rest_s = LONGEST_WORK_S - LONGEST_SLOT_S
+        self._late = asyncio.get_running_loop().call_later(rest_s, self.scheduler.wait_no_longer, self)
 
     def release(self) -> None:
         """End the work, and give the slot up if it is still held."""
@@ -91,6 +123,7 @@ class Scheduler:
     def __init__(self, slots: int = SLOTS) -> None:
         self._slots = slots
         self._held: list[Slot] = []
+        self._at_work: list[Slot] = []
         self._waiting: list[_Waiting] = []
         self._accounts: dict[str, _Account] = {}
         self._virtual = 0.0
@@ -152,8 +185,15 @@ class Scheduler:
     def end(self, slot: Slot) -> None:
         """End a piece of work, and give up its slot if it is still held."""
         slot.is_over = True
-        slot.account.working -= 1
+        slot.account.work(-1, time.monotonic())
+        self.wait_no_longer(slot)
         self.give_up(slot)
+
+    def wait_no_longer(self, slot: Slot) -> None:
+        """Let those who have used more work at the same time."""
+        if slot in self._at_work:
+            self._at_work.remove(slot)
+            self._grant()
 
     def _grant(self) -> None:
         while len(self._held) < self._slots and (first := self._first()) is not None:
@@ -161,14 +201,19 @@ class Scheduler:
             if first.granted.cancelled():
                 continue
             first.account.held += 1
-            first.account.working += 1
             self._virtual = max(self._virtual, first.account.due)
-            slot = Slot(self, first.account, time.monotonic())
+            now = time.monotonic()
+            first.account.work(1, now)
+            slot = Slot(self, first.account, now)
             self._held.append(slot)
+            self._at_work.append(slot)
             first.granted.set_result(slot)
 
     def _first(self) -> _Waiting | None:
-        allowed = (one for one in self._waiting if one.account.held < SLOTS_EACH)
+        now = time.monotonic()
+        least = min((one.account.lately(now) for one in self._at_work), default=math.inf)
+        most = TIMES_MORE * least + MORE_S
+        allowed = (one for one in self._waiting if one.account.held < SLOTS_EACH and one.account.lately(now) <= most)
         return min(allowed, key=lambda one: (one.account.held, one.account.due, one.number), default=None)
 
     def _drop_old(self) -> None:

@@ -45,6 +45,10 @@ class People:
         self._clock.now += after_s
         self.held.pop(person).release()
 
+    async def got(self, person: str) -> None:
+        while person not in self.held:
+            await asyncio.sleep(0.01)
+
     def due(self, person: str) -> float:
         return self._scheduler._accounts[person].due
 
@@ -160,6 +164,88 @@ async def test_work_of_many_who_have_used_less_goes_before_that_of_one_who_asks_
     for person in ("vera", "ben", "ann", "cleo", "vera"):
         await people.end(person)
     assert people.order == ["vera 0", "vera 1", "ben", "ann", "cleo", "vera 2", "vera 3"]
+
+
+async def test_somebody_who_always_works_waits_for_whoever_works_although_a_slot_is_free(clock: Clock) -> None:
+    people = People(clock, 6)
+    await people.use("vera", 5.0)
+    people.ask("vera 1")
+    await settle()
+    assert people.order == ["vera 1"], "nobody else works"
+    people.ask("ben 1")
+    await settle()
+    await people.end("vera")
+    people.ask("vera 2", "ann 1")
+    await settle()
+    assert people.order[1:] == ["ben 1", "ann 1"]
+    await people.end("ben")
+    assert people.order[3:] == []
+    await people.end("ann")
+    assert people.order[3:] == ["vera 2"]
+
+
+async def test_somebody_who_has_used_much_gets_slots_again_although_others_always_work(clock: Clock) -> None:
+    people = People(clock, 6)
+    await people.use("vera", 5.0)
+    people.ask("ann0", "vera")
+    others = 1
+    while "vera" not in people.held:
+        people.ask(f"ann{others}")
+        await settle()
+        await people.end(f"ann{others - 1}", 0.5)
+        others += 1
+    assert 0.5 * others == pytest.approx(3.0, abs=1.0)
+
+
+async def test_somebody_who_always_works_waits_also_for_work_without_its_slot_but_not_for_ever(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = People(clock, 6)
+    await people.use("vera", 5.0)
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
+    monkeypatch.setattr(scheduler, "LONGEST_WORK_S", 0.5)
+    people.ask("ben 1")
+    await asyncio.sleep(0.01)  # the slot ends
+    people.ask("vera 1")
+    await settle()
+    assert people.order == ["ben 1"]
+    await asyncio.wait_for(people.got("vera"), 10)
+    people.release("vera")
+    people.release("ben", 0.0)
+    await people.use("vera", 5.0)
+    people.ask("ann 1")
+    await asyncio.sleep(0.01)
+    people.ask("vera 2")
+    await people.end("ann")
+    assert people.order == ["ann 1", "vera 2"], "at once when the work ends"
+
+
+async def test_work_counts_while_it_goes_on_without_its_slot(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
+    people = People(clock, 6)
+    people.ask("vera 1", "ben 1")
+    await asyncio.sleep(0.01)
+    people.release("ben", 0.0)
+    clock.now += 5.0
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
+    people.ask("ben 2")
+    await settle()
+    people.ask("vera 2")
+    await settle()
+    assert people.order == ["vera 1", "ben 1", "ben 2"]
+    await people.end("ben")
+    assert people.order[3:] == ["vera 2"]
+
+
+async def test_two_who_have_used_about_the_same_work_at_once(clock: Clock) -> None:
+    people = People(clock, 6)
+    people.ask("vera 1", "ben 1")
+    await settle()
+    people.release("vera", 5.0)
+    await people.end("ben", 0.0)
+    people.ask("vera 2", "ben 2")
+    await settle()
+    assert people.order[2:] == ["vera 2", "ben 2"]
 
 
 async def test_a_slot_ends_by_itself_and_with_whoever_waits_for_it(
