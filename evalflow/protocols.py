@@ -141,7 +141,7 @@ class Embedder(Protocol):
 
 
 class SharedModel(Protocol):
-    """A model of this process that takes much memory, of which one serves all processes on a machine.
+    """A model that takes much memory, so that one copy serves all processes on a machine.
 
     Attributes:
         elsewhere: Embeds in the process that has the model; None: it is loaded here at its first use.
@@ -229,7 +229,7 @@ class Metric(Measured, Protocol):
 
     @property
     def unknown_scripts(self) -> Collection[str]:
-        """The scripts, as `script_of` names them, in which it does not find the words; none for most metrics."""
+        """The scripts, named as by `script_of`, in which it cannot separate words; none for most metrics."""
         ...
 
     @property

@@ -239,7 +239,7 @@ def _changed_words(bases: Sequence[Case]) -> list[str]:
 
 
 def _labelled_row(one: FixtureCase) -> dict[str, Any]:
-    """A case as a row in which people's score is not a label: a run with labels would be calibrated with them."""
+    """A case as a row without `labels`, so that the run is not calibrated with people's score."""
     person = {_PERSON: {"score": one.score, "why": one.why}}
     return case_to_row(replace(one.case, labels=None, vars={**one.case.vars, **person}))
 

@@ -84,7 +84,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds the cases of one file; `cells` says whether the rows' values are cells, where an empty text is absent."""
+    """Builds the cases of one file; `cells`: the rows' values are cells, in which an empty text is no value."""
 
     dataset: str
     fields: FieldMap

@@ -130,7 +130,7 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
 
 
 class Interrupter:
-    """Interrupts work that runs in another thread, as SIGINT does in the main one; before the work begins, too."""
+    """Interrupts work in another thread, like SIGINT in the main one, also if the work has not begun yet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -278,7 +278,7 @@ class JournalSink:
 
 
 def _answer_line(answer: Answer) -> dict[str, object]:
-    """An answer as written to answers.jsonl: what is None by default is left out if it is."""
+    """An answer as written to answers.jsonl, without the optional fields that are None."""
     values = {name: getattr(answer, name) for name in _COLUMNS}
     return {name: value for name, value in values.items() if value is not None or name == "saved_usd"}
 

@@ -83,7 +83,7 @@ class _Batches(ABC):
 
 
 class OpenAIBatches(_Batches):
-    """Batches as files, by the API of OpenAI and Azure. A batch stores our name, by which it is found again."""
+    """Batches as files, by the API of OpenAI and Azure. A batch has our name, so that it can be found again."""
 
     most_requests = 50_000
     most_bytes = 200 * _MEGABYTE

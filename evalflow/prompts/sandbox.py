@@ -64,7 +64,7 @@ def _in_time(context: Context, value: object) -> object:
 
 @pass_context
 def _not_evaluated(_: Context, *__: object, **___: object) -> None:
-    """Stands for a filter or a test in a template that is read only: what needs the context is not a constant."""
+    """Replaces a filter or a test in a template that is only read: what needs the context is not a constant."""
 
 
 class Codes(BytecodeCache):

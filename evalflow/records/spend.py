@@ -98,7 +98,7 @@ def _shared(kind: type[DataclassInstance]) -> frozenset[str]:
 
 
 def known_sum(first: N | None, second: N | None) -> N | None:
-    """The sum of what is known; None if neither is."""
+    """The sum of what is known; None if neither is known."""
     if first is None or second is None:
         return second if first is None else first
     return first + second

@@ -156,7 +156,7 @@ def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:
 
 
 def said_by(row: SummaryRow) -> str:
-    """Who a row's number is by: the judge alone, or corrected by labels; "" for a metric without judge and labels."""
+    """The source of a row's number: the judge alone, or the labels too; "" for a metric without judge and labels."""
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
         return f"corrected by {counted(row.n_labels or 0, 'label')}"

@@ -136,7 +136,7 @@ def cost(usd: float | None) -> str:
 
 
 def provider_savings(manifest: Manifest | SweepManifest) -> str | None:
-    """What providers' own caches saved, as far as reported; None for nothing."""
+    """The tokens and dollars that providers' own caches saved, as far as reported; None if none are reported."""
     if not manifest.provider_cached:
         return None
     usd = manifest.provider_saved_usd

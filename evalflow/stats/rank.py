@@ -183,7 +183,7 @@ class Agreements:
     clusters: int
 
     def interval(self, judge: int) -> Interval:
-        """The interval of one judge's agreement; undefined if that is often undefined, or never varies."""
+        """The interval of one judge's agreement; undefined if the agreement is often undefined, or never varies."""
         return self._interval(self.draws[:, judge], "{}bootstrap")
 
     def difference(self, a: int, b: int) -> Difference:

@@ -166,7 +166,7 @@ def _trials(ratio: Ratio, totals: Floats) -> Floats:
 
 
 def _freedom(side: Floats, clusters: PairedClusters) -> float:
-    """Degrees of freedom of one run's clusters, as in `cr2`: below their number less one if sizes differ."""
+    """Degrees of freedom of one run's clusters, as in `cr2`: their number less one, or fewer if sizes differ."""
     sizes = np.repeat(side.sum(axis=1), clusters.weights)
     sizes = sizes[sizes > 0]
     return cr2(np.zeros(sizes.size), sizes)[1]

@@ -39,7 +39,7 @@ def journal_row(record: ScoreRecord) -> dict[str, object]:
 
 
 def journal_line(record: ScoreRecord) -> dict[str, object]:
-    """A record as written to scores.jsonl: without the run's id, which run.json has, and without what is empty.
+    """A record as written to scores.jsonl: without the run's id, which run.json has, and without empty fields.
 
     Its score is always there. Empty is None, or what `ABSENT` has.
     """

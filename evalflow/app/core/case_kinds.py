@@ -93,7 +93,7 @@ def suffice(parts: Parts) -> bool:
 
 
 def _binds_alike(metric: Metric) -> bool:
-    """Whether the metric scores every case that has what it needs, whatever the case says."""
+    """Whether the metric scores every case that has the fields it needs, also if the case does not name it."""
     own = type(metric)
     return issubclass(own, BaseMetric) and own.bind is BaseMetric.bind  # pyright: ignore[reportUnknownMemberType]
 

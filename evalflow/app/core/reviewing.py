@@ -219,7 +219,7 @@ def _digests(row: AnsweredCase) -> tuple[str, str]:
 
 
 def doubled(size: int, overlap: float) -> int:
-    """How many of `size` answers two people label: the share `overlap`, and at least 30 or all, unless it is 0."""
+    """The number of answers that two people label: the share `overlap` of `size`, at least 30 or all; 0 if it is 0."""
     return min(size, max(round(size * overlap), FEWEST_DOUBLED)) if overlap > 0 else 0
 
 

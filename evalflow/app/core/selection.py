@@ -37,7 +37,7 @@ class TakenCases:
 
     @property
     def is_part(self) -> bool:
-        """Whether its numbers are about some of the cases only, and can be neither 'last time' nor part of a trend."""
+        """Whether the run has only some of the cases; then it does not count as 'last time' or in a trend."""
         return bool(self.picked or self.tags or self.limit is not None or self.unfinished)
 
     @property

@@ -105,7 +105,7 @@ class Columns:
         return known or None
 
     def number(self, name: str) -> float | None:
-        """As `take`, for a number of at least 0, or a cell's text of one."""
+        """Like `take`, for a number of at least 0, or a text that is such a number."""
         return self.take(number_of, name)
 
     def milliseconds(self, name: str) -> float | None:

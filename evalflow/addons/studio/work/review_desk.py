@@ -93,7 +93,7 @@ class OwnItem:
 
 @dataclass(frozen=True, slots=True)
 class OwnProgress:
-    """How far a person is: submitted, declined, and the answers left for them, which others may label instead.
+    """A person's progress: answers submitted, declined and left for them. Others may label those that are left.
 
     Of a closed review, those are left that they have begun.
     """

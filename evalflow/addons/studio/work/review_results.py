@@ -361,7 +361,7 @@ def _served(
     held: Sequence[Assignment],
     of_item: Mapping[int, Sequence[GivenLabel]],
 ) -> list[ReviewedAnswer]:
-    """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
+    """The answers served under the newest guidelines; those of a group only if all of its answers are settled."""
     newest = review.rubrics
     states: dict[int, list[str]] = defaultdict(list)
     for row in held:

@@ -32,7 +32,7 @@ _Roles = Mapping[int, Mapping[int, str]]
 
 @dataclass(slots=True)
 class Identity:
-    """Who a session, a token or a proxy's header stands for, asked again once a second; see `Workspace.identify`.
+    """The person behind a session, a token or a proxy's header, looked up once a second; see `Workspace.identify`.
 
     Attributes:
         kind, key: Which session or token, by its digest, or which user, by name.
@@ -64,7 +64,7 @@ class Identity:
         return actor
 
     def is_confirmed(self) -> bool:
-        """Whether the person has proved a few minutes ago who they are; always, where the proxy says so each time."""
+        """Whether the person proved their identity in the last minutes; always true for a token or a proxy's header."""
         if self.kind != "session":
             return True
         found = self.space.read(people.holders, self.kind, [self.key]).get(self.key)

@@ -103,7 +103,7 @@ def may(right: Right) -> bool:
 
 @asynccontextmanager
 async def work_slot() -> AsyncGenerator[None]:
-    """Hold a slot of the visitor while the page reads more, so that no other person waits for all pages of one."""
+    """Hold a slot of the visitor while the page reads more, so that one person's pages do not make others wait."""
     scheduler: Scheduler | None = ui.context.client.request.scope.get("state", {}).get(SCHEDULER)
     actor = visitor().actor
     if scheduler is None or actor is None:
