@@ -20,7 +20,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, nearest
 from evalflow.extras import packages_of
 from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
@@ -38,6 +38,7 @@ _ALLOWED = re.compile(
 )
 """The overrides that are taken: names of the user's configuration, and numbers. An address, a key's variable, a file or
 a program may only stand in the user's own files: an assistant that was misled must not send data or keys elsewhere."""
+_ROOTS = (*_GROUPS.split("|"), "limit", "sample", "seed", "generate", "stop", "repeats", "budget", "cache", "gate")
 _INSTRUCTIONS = """\
 evalflow evaluates LLM applications; an evaluation is declared in YAML. Overrides are those of its command line, such as
 ["dataset=rag", "metric=faithfulness"]. Begin with `list` and `check`, which cost nothing. A value without its interval
@@ -124,12 +125,12 @@ def _telling(
 
 
 async def list_options(
-    group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"],
+    group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"] | None = None,
     offset: Offset = 0,
     limit: Most = 50,
 ) -> PartOfList:
-    """The names that can be chosen in a group of the configuration."""
-    found = [dict(as_map(one)) for one in as_list(await _answer("list", group, "--json"))]
+    """The names that can be chosen in a group of the configuration; in all groups if none is named."""
+    found = [dict(as_map(one)) for one in as_list(await _answer("list", *([group] if group else []), "--json"))]
     return _page(found, offset, limit)
 
 
@@ -297,16 +298,18 @@ async def _read(stream: asyncio.StreamReader | None, tell: Callable[[str], Await
 
 
 def _checked(overrides: Sequence[str]) -> Sequence[str]:
-    problems = [
-        Problem(
-            f"{word.partition('=')[0]!r} is not allowed here", "overrides", "write it into a file of ./conf yourself"
-        )
-        for word in overrides
-        if not _ALLOWED.fullmatch(word) or "${" in word
-    ]
-    if problems:
-        raise UserError(problems)
+    refused = [word for word in overrides if not _ALLOWED.fullmatch(word) or "${" in word]
+    if refused:
+        raise UserError(map(_not_allowed, refused))
     return overrides
+
+
+def _not_allowed(word: str) -> Problem:
+    key = word.partition("=")[0]
+    root = key.partition(".")[0]
+    close = "" if root in _ROOTS else nearest(root, _ROOTS)
+    hint = f"did you mean {close}{word[len(root) :]}?" if close else "write it into a file of ./conf yourself"
+    return Problem(f"{key!r} is not allowed here", "overrides", hint)
 
 
 def _folder(run: str) -> Path:

@@ -155,6 +155,15 @@ async def test_what_an_assistant_could_be_misled_into_is_refused(override: str, 
     assert "not allowed here" in said
 
 
+async def test_a_misspelt_key_is_corrected_and_a_list_needs_no_group(folder: Path) -> None:
+    done, said = await call("check", overrides=["datset=rag", "metric=exact_match"])
+    assert not done
+    assert "did you mean dataset=rag?" in said
+    done, said = await call("list", limit=200)
+    assert done, said
+    assert {one["group"] for one in json.loads(said)["items"]} >= {"dataset", "judge"}
+
+
 async def test_runs_elsewhere_are_not_read(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "run.json").write_text("{}", encoding="utf-8")
