@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from evalflow.app.core.options import Catalogue, Option, find_option, options
+from evalflow.app.core.options import Catalogue, Option, bases_of, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.paths import GROUPS
@@ -248,9 +248,11 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     prompts = {name: templates.source(name) for name in names}
     catalogue = Catalogue(everything, config_dir)
     suggested = catalogue.suggest(option)
+    bases = bases_of(option, config_dir)
     if as_json:
         facts: dict[str, Any] = {"group": option.group, "name": option.name}
         facts |= {"file": str(option.file), "yaml": option.text}
+        facts |= {"extends": {base.name: base.text for base in bases}}
         facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
         facts |= {"fixture": option.values.get("fixture")} if option.group == "metric" else {}
         if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
@@ -260,6 +262,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
+    _print_bases(bases, console)
     if drawn := drawing_of(option.values):
         console.rule(literal("the graph", style="dim"), align="left")
         console.print(literal("\n".join(drawn)), soft_wrap=True)
@@ -282,6 +285,12 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.print(literal(f"compare with the scores that people give in {fixture}:", style="dim"), soft_wrap=True)
         console.print(literal(command("prove", option.name)), soft_wrap=True)
     return 0
+
+
+def _print_bases(bases: Sequence[Option], console: Console) -> None:
+    for base in bases:
+        console.rule(literal(f"it extends {base.group}/{base.name}.yaml", style="dim"), align="left")
+        _print_code(console, base.text, "yaml")
 
 
 def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evalflow.app.catalogue import metric_facts, metric_table
-from evalflow.app.core.options import Catalogue, Option, find_option, options
+from evalflow.app.catalogue import metric_facts, metric_table, print_option
+from evalflow.app.core.options import Catalogue, Option, bases_of, find_option, options
 from evalflow.app.new import new_dataset
 from evalflow.metrics.registry import calls_of
 
@@ -115,3 +115,19 @@ def test_a_metric_is_tried_on_your_own_cases_first(tmp_path: Path, monkeypatch: 
     new_dataset("ours", "zoo.jsonl", None, Console(file=StringIO()))
     suggested = Catalogue(options(None)).suggest(find_option("metric/relevance", options(None))).command or ""
     assert "dataset=ours metric=relevance" in suggested
+
+
+def test_the_keys_that_an_option_inherits_are_shown_with_it() -> None:
+    out = StringIO()
+    print_option("http", None, Console(width=200, file=out), as_json=False)
+    shown = out.getvalue()
+    assert "it extends target/_service.yaml" in shown
+    assert "finish_reason: null" in shown
+
+
+def test_files_that_extend_each_other_are_named_once(tmp_path: Path) -> None:
+    for name, base in (("one", "two"), ("two", "one")):
+        file = tmp_path / "target" / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"defaults: [{base}, _self_]\nkind: http\n", encoding="utf-8")
+    assert [base.name for base in bases_of(find_option("one", options(tmp_path)), tmp_path)] == ["two"]

@@ -112,6 +112,18 @@ def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
     return [found[key] for key in sorted(found, key=lambda key: (GROUPS.index(key[0]), key[1]))]
 
 
+def bases_of(option: Option, config_dir: Path | None) -> list[Option]:
+    """The files of its group that an option extends, and what these extend, each once; hidden ones (`_openai`) too."""
+    found = {option.name: option}
+    waiting = [option]
+    while waiting:
+        names = [str(one).partition("@")[0] for one in waiting.pop(0).defaults if isinstance(one, str)]
+        files = [folder / option.group / f"{name}.yaml" for name in names for folder in conf_dirs(config_dir)]
+        new = [Option(option.group, file.stem, file) for file in files if file.is_file()]
+        waiting += [base for base in new if found.setdefault(base.name, base) is base]
+    return [base for base in found.values() if base is not option]
+
+
 def check_new_name(group: str, name: str) -> None:
     """Raise UserError if the name is taken, even by a shipped option, which the new file would replace."""
     from evalflow.config.schema import IDENTIFIER  # late: a list needs no model of a run's configuration
