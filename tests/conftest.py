@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from evalflow.__main__ import COLLECT_AFTER
+from tests.memory import memory
 
 pytest_plugins = ["tests.postgres"]
 
@@ -39,6 +40,12 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 # What is collected lives until the end: Python's search for reference cycles need not look at it again and again.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the folders of tests in memory if it has room; workers are given theirs."""
+    if config.option.basetemp is None and (room := memory()):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(room))
 
 
 def pytest_collection_finish() -> None:

@@ -14,6 +14,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.memory import memory
+
 
 def programs() -> Path | None:
     """The folder of PostgreSQL's programs, the newest first."""
@@ -27,7 +29,6 @@ def programs() -> Path | None:
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For tests that take long and send PostgreSQL no statement that it does not get from the others of the store and of
 work: they run on SQLite alone. What depends on transactions, locks, orders or concurrency runs on both."""
-MUCH = 4 * 1024**3  # bytes; all tests on PostgreSQL together leave less than one
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,6 @@ class Cluster:
         as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # it refuses to be run by root
         command = [*as_user, str(self.programs / program), "-D", str(self.folder / "data"), *arguments]
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
-
-
-def memory() -> Path | None:
-    """A folder in memory, where the many small files of tests are made and removed sooner; None without room there."""
-    shared = Path("/dev/shm")
-    return shared if shared.is_dir() and shutil.disk_usage(shared).free >= MUCH else None
 
 
 @contextmanager
