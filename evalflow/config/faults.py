@@ -315,4 +315,4 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
             return unknown_name(what, COMMAND_LINE, below[0], chosen, before=f"{root}.")
         choice = f"{root}={below[0]}"
         return Problem(what, COMMAND_LINE, f"add {choice}", meant=Meant((), (choice,)))
-    return None
+    return key_elsewhere(line, values) if below and below[0] not in chosen else None

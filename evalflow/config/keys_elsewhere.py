@@ -82,6 +82,9 @@ def _meaning(key: str, value: str, values: Mapping[str, object]) -> tuple[str, t
         return f"write {own}={value if is_clear else 'NUMBER'}", (f"{own}={value}",) if is_clear else None
     if key in _OF_ANY_PART:
         return None
+    part, _, name = key.partition(".")
+    if part in _MODELS:
+        return _meaning_of_model(part, name, value, as_map(values.get(part)))
     own = _OF_MODELS.get(key, key)
     metrics = as_map(values.get("metric")).items()
     maps = {part: values.get(part) for part in SINGLE_SELECT} | {f"metric.{name}": metric for name, metric in metrics}
@@ -108,3 +111,15 @@ def _path_in(keys: Mapping[str, object], path: str) -> str | None:
         return path
     last = path.rpartition(".")[2]
     return None if isinstance(inner, Mapping) else _path_in(keys, _OF_MODELS.get(last, last))
+
+
+def _meaning_of_model(
+    part: str, name: str, value: str, keys: Mapping[str, object]
+) -> tuple[str, tuple[str, ...] | None] | None:
+    """Return the same for a key of the judge or the target, such as `judge.max_retries`."""
+    path = _path_in(keys, _OF_MODELS.get(name, ""))
+    if path is None or path == name:
+        return None
+    is_secret = name == "api_key"
+    written = f"{part}.{path}={'VARIABLE' if is_secret else value}"
+    return f"write {written}", None if is_secret else (written,)

@@ -94,6 +94,20 @@ def test_a_key_of_a_model_that_no_part_of_the_run_has() -> None:
     assert key_elsewhere("sed=1", {}) is None
 
 
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [("judge.max_retries=2", "judge.attempts=2"), ("target.workers=4", "target.concurrency.max=4")],
+)
+def test_a_key_of_other_tools_inside_a_part_is_no_misspelling(typed: str, right: str) -> None:
+    keys = {"attempts": 5, "max_tokens": 9, "concurrency": {"max": 8}, "api_key_env": None}
+    problem = key_elsewhere(typed, {"judge": keys, "target": keys})
+    assert problem is not None
+    assert problem.meant == Meant((typed,), (right,))
+    secret = key_elsewhere("judge.api_key=sk-secret", {"judge": keys})
+    assert secret is not None
+    assert (secret.meant, secret.hint) == (None, "write judge.api_key_env=VARIABLE")
+
+
 def test_a_key_is_not_placed_by_a_guess() -> None:
     metrics = {name: {"threshold": 1, "kind": "number", "scale": {"min": 1}} for name in ("bias", "tone", "recall")}
     for typed in ("kind=x", "name=x", "version=2", "threshold=1", "scale.wrong=1"):
