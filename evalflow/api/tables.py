@@ -11,8 +11,9 @@ from typing import Any, cast
 from typing_extensions import TypedDict
 
 from evalflow.errors import Problem, UserError
+from evalflow.lazy import pl
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
-from evalflow.values.pythonvalues import NotPlain, json_text, plain
+from evalflow.values.pythonvalues import SINGLE, NotPlain, json_text, plain
 
 Row = Mapping[str, Any]
 
@@ -96,7 +97,7 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
     package = type(table).__module__.partition(".")[0]
     if package == "polars":
         frame = table.collect() if hasattr(table, "collect") else table
-        return (frame.to_dicts(), True) if hasattr(frame, "to_dicts") else (frame.to_list(), True)
+        return (_of_polars(frame), True) if hasattr(frame, "to_dicts") else (frame.to_list(), True)
     if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
         return _of_pandas(table, what), True
     if package == "pyarrow" and hasattr(table, "to_pylist"):
@@ -107,6 +108,11 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
     raise UserError(Problem(f"expected a frame or a list of dictionaries, got {got}", what, _HINT))
 
 
+def _of_polars(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a Polars frame, with numbers of single precision as they are printed."""
+    return frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64)).to_dicts()
+
+
 def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
     """The rows of a pandas frame, with its index if that has a name."""
     times: Counter[Any] = Counter(frame.columns)
@@ -114,6 +120,8 @@ def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
     if twice is not None:
         raise UserError(Problem(f"the frame has the column {twice!r} more than once", what, "rename one of them"))
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if single := [name for name, kind in dict(getattr(frame, "dtypes", {})).items() if str(kind) in SINGLE]:
+        frame = frame.astype(dict.fromkeys(single, str)).astype(dict.fromkeys(single, float))
     return (frame.reset_index(named) if named else frame).to_dict("records")
 
 

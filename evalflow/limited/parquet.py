@@ -51,6 +51,8 @@ def _lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
     while not (batch := scan.slice(index, number).collect()).is_empty():
         sizes = batch.select(size=_bytes_of(pl.struct(pl.all()), pl.Struct(batch.schema)))["size"].to_list()
         batch = batch.with_columns(pl.col(whole).fill_nan(None).cast(pl.Int64))
+        # As they are printed: the further digits of single precision as Python's floats are nobody's.
+        batch = batch.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
         for data, size in zip(batch.iter_rows(named=True, buffer_size=_FIRST), sizes, strict=True):
             total += size
             if size > longest:

@@ -23,6 +23,8 @@ from evalflow.values.jsonvalues import DEEPEST, is_mapping, is_object
 _PLAIN = (str, bool, int, type(None))
 _MISSING = ("NAType", "NaTType")
 """Names of the types of missing values of pandas, which cannot be compared with others."""
+SINGLE = frozenset({"float32", "float16"})
+"""Types of numbers with about 7 digits, whose further digits as Python's floats nobody wrote: 0.1 is 0.10000000149."""
 _FINEST = re.compile(r"(datetime64|timedelta64)\[(?:ns|ps|fs|as)\]")
 """Types of NumPy's times that become whole numbers in Python."""
 
@@ -45,6 +47,7 @@ class NotPlain(ValueError):
 def plain(value: object) -> object:
     """The value in the types of JSON, decimals apart, which keep their digits; NotPlain if its meaning is not plain.
 
+    Numbers of single precision are those with the fewest digits, as they are printed.
     Arrays, tuples and sets are lists, sets in sorted order. NaN, NaT, NA and masked values are None. Dates and times
     are text in ISO 8601, durations seconds. Objects of dataclasses, pydantic and attrs are dictionaries of their
     fields, and documents with `page_content` are {page_content, metadata}. Enumerations are their values.
@@ -123,8 +126,11 @@ def _array(value: Any, left: int) -> object:
     as_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     if not callable(as_list) or isinstance(value, type):
         return _NOTHING
-    if finest := _FINEST.fullmatch(str(getattr(value, "dtype", ""))):
+    kind = str(getattr(value, "dtype", ""))
+    if finest := _FINEST.fullmatch(kind):
         as_list = value.astype(f"{finest[1]}[us]").tolist
+    elif kind in SINGLE and hasattr(value, "astype"):
+        as_list = value.astype(str).astype(float).tolist
     return _plain(as_list(), left - 1)
 
 
@@ -173,6 +179,8 @@ def _fields(values: Mapping[Any, object], left: int) -> dict[str, object]:
         if not isinstance(key, str | int | float):
             raise NotPlain(f"a key is {_name(given)}, and text is expected")
         name = key if isinstance(key, str) else json.dumps(key)
+        if name in found:
+            raise NotPlain(f"two keys are {name!r} as text; rename one of them")
         try:
             found[name] = _plain(one, left - 1)
         except NotPlain as error:

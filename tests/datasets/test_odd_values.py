@@ -269,6 +269,15 @@ def test_numbers_for_texts_keep_the_digits_of_their_file() -> None:
     assert case.reference == ("4", "4.5", "four")
 
 
+def test_numbers_of_single_precision_have_the_digits_that_are_printed() -> None:
+    frame = pl.DataFrame({"question": "q", "reference": pl.Series([3.1], dtype=pl.Float32)})
+    frame.write_parquet("single.parquet")
+    (case,), _ = cases_of(Path("single.parquet"))
+    assert case.reference == "3.1"
+    for rows in (frame, [{"question": "q", "reference": np.float32(3.1)}]):
+        assert case_rows(rows) == [{"question": "q", "reference": 3.1}]
+
+
 printable = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 
