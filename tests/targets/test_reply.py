@@ -103,6 +103,8 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
         ({"answer": None}, {}, "the field answer of the reply is null"),
         ({"text": "A"}, {}, "the reply has no answer; it has text; set where it is: 'target.answer=$.text'"),
         ({"n": 1}, {}, "the reply has no answer; it has n; set its path: target.answer=$.PATH"),
+        ({"error": {"message": "no such model"}}, {}, "the reply is an error in place of an answer"),
+        ({"answer": None, "detail": "busy", "said": "A"}, {}, "is null; set where it is: 'target.answer=$.said'"),
         (
             {"status": "ok", "choices": [{"message": {"content": "It is."}}], "ids": ["long enough"]},
             {},
