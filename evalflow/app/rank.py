@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -73,12 +72,11 @@ def _short(found: Standings, n: int) -> ShortSet:
 def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
     """The file of a new dataset: these cases of the data that the run has read, under the same name in results."""
     check_new_name("dataset", name)
-    declared: dict[str, dict[str, Any]] = run.manifest.config["dataset"]
-    [values] = [one for key, one in declared.items() if short.dataset == (one.get("name") or key)]
     about = (
         f"{len(short.ids):,} of {short.of:,} cases of {short.dataset}, chosen to keep the ranking of {short.runs} runs"
     )
-    values = values | {"name": short.dataset, "description": f"{about} by {short.metric}.", "ids": list(short.ids)}
+    own = {"name": short.dataset, "description": f"{about} by {short.metric}.", "ids": list(short.ids)}
+    values = {**run.manifest.dataset_config(short.dataset), **own}
     return {Path("conf") / "dataset" / f"{name}.yaml": option_text("dataset", name, values)}
 
 

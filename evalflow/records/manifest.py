@@ -221,13 +221,18 @@ class Manifest(Header):
 
     def dataset_title(self, name: str) -> str:
         """The displayed name of a dataset: its title, or else its name."""
-        own: Mapping[str, Mapping[str, Any]] = self.config.get("dataset") or {}
-        return str(own.get(name, {}).get("title") or name)
+        return str(self.dataset_config(name).get("title") or name)
 
     def exported(self, facts: ExportFacts) -> Manifest:
         """Return the manifest with a destination's export facts, which replace its earlier ones."""
         others = [export for export in self.exports if (export.to, export.where) != (facts.to, facts.where)]
         return self.model_copy(update={"exports": [*others, facts]})
+
+    def dataset_config(self, name: str) -> Mapping[str, Any]:
+        """The configuration of a dataset, whose key may not be its name; empty for a dataset of another run."""
+        declared: Mapping[str, Mapping[str, Any]] = self.config.get("dataset") or {}
+        nothing: Mapping[str, Any] = {}
+        return next((own for key, own in declared.items() if (own.get("name") or key) == name), nothing)
 
     def metric_config(self, name: str) -> Mapping[str, Any]:
         """The configuration of a metric. For a check named in a case, the configuration of its metric."""

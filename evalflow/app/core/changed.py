@@ -132,7 +132,7 @@ def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
         files = [ChangedValue(name, _data_files(a, name), _data_files(b, name)) for name in other]
         values = [one for one in files if one.before != one.after]
         yield ChangedPart("target", f"the files of {', '.join(other)} are not the same", values=values)
-    ours, theirs = ({name: as_map(run.config["dataset"]).get(name) for name in shared} for run in (a, b))
+    ours, theirs = ({name: run.dataset_config(name) for name in shared} for run in (a, b))
     if fields := [one for one in _other_values(ours, theirs) if ".fields." in one.name]:
         yield ChangedPart("target", "other columns are read", values=fields)
 
