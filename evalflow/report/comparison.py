@@ -309,7 +309,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
     for changed in found.flips:
         pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
         worst = [one for one in changed.cases if (one.change or 0) < 0][:_WORST]
-        head = f"{flipped_in_words(changed)}; {'got worse most' if worst else 'no case got worse'}{pair}"
+        head = f"{flipped_in_words(changed)}{'; got worse most' if worst else ''}{pair}"
         console.print(literal(head, style="bold"), soft_wrap=True)
         for one in worst:
             others = also_changed(one)

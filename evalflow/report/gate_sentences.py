@@ -12,7 +12,7 @@ from evalflow.report.sentences import labelled_in
 from evalflow.report.wording import caveat, counted, method, unseen_in_words, who_scored
 from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
-from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
+from evalflow.summary.gates import COLUMNS, OF_CALLS, OF_REPEATS, Gate, GateRow
 from evalflow.summary.rows import Detail, GateOutcome
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS, too_many_errors
 
@@ -220,6 +220,8 @@ def _undecided(gate: Gate, row: GateRow, again: str) -> str:
     if row.passed is not None:
         return ""
     if row.value is None:
+        if gate.statistic in OF_CALLS:
+            return f"{gate.statistic} is known of no score, and so it decides nothing"
         errors = _states(row)["in error"]
         return f"nothing is scored, and so it decides nothing{f'; {again}' if errors else ''}"
     if row.in_error:

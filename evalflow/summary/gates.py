@@ -25,7 +25,7 @@ _CI = ("ci_low", "ci_high")
 _EXTREMES = ("bound_low", "bound_high")
 _RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 _STATES = ("n", "n_scored", "n_undefined", "n_error", "n_skipped")
-_CALLS = ("n_cut_off", "cost_usd", "latency_p50", "latency_p95")
+OF_CALLS = ("n_cut_off", "cost_usd", "latency_p50", "latency_p95")
 BOUNDS = {
     "mean": _CI,
     **{name: (f"{name}_low", f"{name}_high") for name in ("pass_rate", "pass_hat_k", "repeat_pass_share")},
@@ -36,10 +36,10 @@ OF_REPEATS = tuple(column for name in ("pass_hat_k", "repeat_pass_share") for co
 SHARES = (*_RATES, *OF_REPEATS)
 OF_CASES = (*SHARES, *_STATES)
 """Statistics of the metric `cases`, the cases that pass everything; all are columns of its row."""
-COLUMNS = ("mean", "std", "std_error", "median", "lowest", *_EXTREMES, *_CI, *OF_CASES, *_CALLS)
+COLUMNS = ("mean", "std", "std_error", "median", "lowest", *_EXTREMES, *_CI, *OF_CASES, *OF_CALLS)
 """Statistics that are columns of the mean's row; all others have their own rows."""
 MAX_UNDEFINED_RATE = 0.1
-_WITH_ALL = (*_EXTREMES, *_STATES, *_CALLS)
+_WITH_ALL = (*_EXTREMES, *_STATES, *OF_CALLS)
 """Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "lowest", *_EXTREMES, *_CI)
 _Key = tuple[str | None, ...]  # dataset, target, metric, judge and tag

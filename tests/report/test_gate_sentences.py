@@ -117,6 +117,12 @@ def test_an_undecided_gate_says_what_would_decide_it(row: GateRow, note: str) ->
     assert found.message.endswith(found.note)
 
 
+def test_what_is_known_of_no_score_is_not_said_to_lack_scores() -> None:
+    unknown = replace(OPEN, value=None, low=None, high=None, n=0, n_scored=0)
+    found = of_gate(replace(GATE, statistic="latency_p95"), unknown, ABOUT)
+    assert found.note == "latency_p95 is known of no score, and so it decides nothing"
+
+
 def test_a_baseline_that_ended_early_is_named() -> None:
     gate = Gate("tone", "mean", Condition(">=", -0.02), baseline=True)
     early = "the baseline ended early (interrupted); only its finished part is compared"
