@@ -131,7 +131,7 @@ class RunResult:
             causes, example = causes_of_errors(pl.scan_parquet(scored_run(self).folder.scores))
             why = of_exit(3, manifest.scores, gates, allowed)
             return f"{why}: {'; '.join(causes)}, such as: {example}"
-        open_ones = [of_outcome(gate) for gate in gates if gate["passed"] is not True]
+        open_ones = [of_outcome(gate) for outcome in (False, None) for gate in gates if gate["passed"] is outcome]
         return "\n".join(open_ones) or of_gates(gates) or "The run has no gate."
 
     @property

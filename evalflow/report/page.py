@@ -81,7 +81,7 @@ def subtitle(manifest: Manifest) -> str:
 def title(manifest: Manifest) -> str:
     """A one-line title, such as `faithfulness, relevance on rag`; else the run's id."""
     metrics = [manifest.titles.get(name, name) for name in manifest.metrics]
-    datasets = list(manifest.datasets)
+    datasets = manifest.dataset_titles
     if not metrics or not datasets:
         return manifest.run_id
     what = ", ".join(metrics) if len(metrics) <= _NAMED else f"{len(metrics)} metrics"

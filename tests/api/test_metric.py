@@ -91,10 +91,12 @@ def test_any_callable_is_a_metric() -> None:
 
 
 def test_a_metric_in_python_has_gates_and_comparisons_like_others() -> None:
-    gate = 'gate={near: {mean: ">= 0.9", point: true}}'
+    gate = 'gate={exact_match: {mean: ">= 0.5"}, near: {mean: ">= 0.9", point: true}}'
     first = evalflow.run("metric=exact_match", gate, metrics=[near], cases=CASES)
     assert first.passed is False
-    assert first.sentence.startswith("gate fails: near mean >= 0.9: 0.625")
+    failed, undecided = first.sentence.splitlines()
+    assert failed.startswith("gate fails: near mean >= 0.9: 0.625")
+    assert undecided.startswith("gate is undecided: exact_match mean >= 0.5")
     second = evalflow.run("metric=exact_match", metrics=[near], cases=CASES, target=lambda case: "2")
     found = evalflow.compare(first, second)
     assert {row["metric"] for row in found.rows.iter_rows(named=True)} >= {"near", "exact_match"}

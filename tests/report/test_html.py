@@ -375,6 +375,11 @@ def test_a_judges_line_has_the_titles_of_metric_and_dataset():
     assert "40 labels on City questions" in line
 
 
+def test_the_title_of_a_run_has_those_of_metrics_and_datasets():
+    titles = {"metric": {"tone": {"title": "Tone of voice"}}, "dataset": {"rag": {"title": "City questions"}}}
+    assert title(manifest_of({"rag": {}}, {"tone": {}}, config=titles)) == "Tone of voice on City questions"
+
+
 def test_judges_are_named_for_some_of_the_metrics_only():
     metrics = {"tone": {"judge": "a"}, "fit": {"judge": "b"}, "exact": {"judge": None}}
     manifest = manifest_of(judges={"a": {}, "b": {}}, metrics=metrics)
