@@ -135,7 +135,8 @@ def metrics_route(workspace: Workspace, registry: CollectorRegistry, networks: S
             return problem_response(403, str(error))
         except TimeoutError:
             return problem_response(503, f"the database has not answered for {FIGURES_S:g} s", headers=RETRY)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(text, media_type=kind, headers={"Cache-Control": "no-store"})
 
     registry.register(_Figures(workspace.database))  # pyright: ignore[reportArgumentType] - has what it collects with
     return Route(METRICS, read)

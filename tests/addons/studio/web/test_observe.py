@@ -81,7 +81,8 @@ def test_requests_are_logged_and_counted_without_what_is_secret(
 def test_metrics_are_for_the_owner(server: Server) -> None:
     stranger = Server(server.address, token=None)
     assert stranger.ask("GET", "/metrics").status == 401
-    assert server.ask("GET", "/metrics").status == 200
+    answer = server.ask("GET", "/metrics")
+    assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
     assert figures(server)["evalflow_database_up"] == 1
 
 
