@@ -22,6 +22,7 @@ from evalflow.addons.studio.web.security.sign_in import COOKIE
 from evalflow.addons.studio.work import passkeys, people, projects, sessions
 from evalflow.addons.studio.work.passkeys import Browser
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import InfrastructureError
 from tests.addons.studio.device import Device
 from tests.addons.studio.signing_in import session_key, signed_in
 from tests.addons.studio.web.conftest import Answer, Server, served, working_in
@@ -134,6 +135,18 @@ def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
 def test_whoever_is_not_signed_in_reaches_no_page_by_another_method(server: Server, method: str, path: str) -> None:
     found = server.ask(method, path, b"", **FORM)
     assert (found.status, found.headers["Content-Type"]) == (401, "application/problem+json")
+
+
+def test_health_is_answered_to_somebody_with_a_key_while_the_database_is_away(
+    server: Server, space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: sessions.Identity) -> None:
+        raise InfrastructureError("the database does not answer")
+
+    known = {"Host": HOST, "Cookie": cookie_for(space)}
+    monkeypatch.setattr(sessions.Identity, "__call__", away)
+    assert server.ask("GET", f"{API}/me", **known).status == 503
+    assert server.ask("GET", "/healthz", **known).status == 404, "it comes to the routes, of which this server has few"
 
 
 def test_whoever_is_not_signed_in_fills_no_memory_by_forms(server: Server) -> None:
