@@ -21,8 +21,20 @@ from evalflow.report.comparison_sentences import (
 )
 from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, of_what, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.titles import ShownTitles
 from evalflow.report.word_changes import Stretch, shortened, word_changes
-from evalflow.report.wording import case_lines, cut, interval, joined, method, number, p_value, plain_line, signed
+from evalflow.report.wording import (
+    case_lines,
+    cut,
+    interval,
+    joined,
+    method,
+    metric_name,
+    number,
+    p_value,
+    plain_line,
+    signed,
+)
 from evalflow.summary.case_changes import CaseChanges
 from evalflow.summary.changed import ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
@@ -42,7 +54,8 @@ def write_comparison(path: Path, found: Comparison) -> None:
         wide=True,
         said=[(found.sentence, beside)],
     )
-    every = _differences_table(found)
+    rows = ShownTitles.of(found.runs.values()).shown(found.rows)
+    every = _differences_table(found, rows)
     context = {
         "found": found,
         "ONE_RUN": ONE_RUN,
@@ -55,7 +68,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         if found.changed and not found.several
         else [],
         "changes": [(changed, flipped_in_words(changed), _flips_table(changed, found)) for changed in found.flips],
-        "pictures": difference_pictures(found.rows, paired=found.paired),
+        "pictures": difference_pictures(rows, paired=found.paired),
     }
     write_page(path, "comparison.html.jinja", head, context)
 
@@ -95,7 +108,8 @@ def _named_sides(found: Comparison) -> Iterator[str]:
         yield f"{label}: {plain_line(found.titles.get(name) or of_what(manifest))}, {manifest.started_at[:10]}"
 
 
-def _differences_table(found: Comparison) -> PageTable:
+def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> PageTable:
+    """The table of the rows, which have titles instead of names."""
     columns = [
         PageColumn("Metric"),
         PageColumn("A", "num"),
@@ -110,7 +124,7 @@ def _differences_table(found: Comparison) -> PageTable:
         METHOD,
     ]
     cells: list[Sequence[Cell]] = []
-    for row in found.rows:
+    for row in rows:
         one, tag = row.found, f", {row.tag}" if row.tag else ""
         lower = "" if row.higher_is_better else ", lower is better"
         pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
@@ -118,7 +132,7 @@ def _differences_table(found: Comparison) -> PageTable:
         verdict = verdict_in_words(row.verdict)
         cells.append(
             (
-                (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
+                (metric_name(row.metric), f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
                 number(one.value_a),
                 number(one.value_b),
                 signed(one.difference),

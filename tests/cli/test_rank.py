@@ -86,6 +86,10 @@ def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(prog
     every = program(*same)
     assert "tone · mean · rag" in every.stdout
     assert "Tone of voice · mean · rag" in page.read_text(encoding="utf-8")
+    assert program("compare", *same[1:]).returncode == 0
+    compared = (program.folder / "runs/two/compare.html").read_text(encoding="utf-8")
+    assert "Tone of voice</" in compared
+    assert "cases that pass everything" in compared
 
     document = json.loads(program("rank", "runs/one", "runs/three", "--json").stdout)
     found = {(one["metric"], one["by"]): one for one in document["rankings"]}
