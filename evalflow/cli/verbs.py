@@ -132,7 +132,7 @@ def _compare(parser: VerbParser) -> Work:
 def _add_allow(parser: VerbParser) -> None:
     from evalflow.app.core.changed import KINDS
 
-    about = "go on though this is not the same; may be repeated"
+    about = "continue though this is not the same; may be repeated"
     parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=about)
 
 

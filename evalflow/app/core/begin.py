@@ -90,7 +90,7 @@ def open_folder(order: RunOrder) -> RunFolder:
     """Open or create the run's folder; UserError if it is not writable or has another run."""
     folder = RunFolder(order.folder)
     if order.resumed is None and order.planned is None and folder.manifest.exists():
-        hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
+        hint = f"choose another folder, or continue that run: {command('resume', order.folder)}"
         raise UserError(Problem("this folder already contains a run", str(order.folder), hint))
     try:
         private_folder(folder.path)

@@ -241,7 +241,7 @@ def _expect_mine(connection: Connection, review: StoredReview, item: int, me: st
         raise TakenError(Problem(what, "review", "ask the person who created it to open it again"))
     if begun.part.state == "open" and not begun.untaken:
         what = "this answer was given to somebody else, because it was reserved for you no longer"
-        raise TakenError(Problem(what, "item", "go on with the next one"))
+        raise TakenError(Problem(what, "item", "continue with the next one"))
     return begun
 
 
