@@ -302,18 +302,28 @@ _CLOSE = 0.75  # least ratio of difflib; `fragen` and `agent` are other words, w
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that `word` was most likely meant to be, or an empty string.
 
-    It has the same letters in another order, differs in few letters, or one has all parts of the other between `_`.
+    Of those with three in five letters in common, it has the same letters in another order, differs in few, begins
+    alike, or one has all parts of the other between `_`.
 
     Example:
-        >>> nearest("rga", ["rag"]), nearest("guardrails", ["output_guardrails"]), nearest("fragen", ["agent", "rag"])
-        ('rag', 'output_guardrails', '')
+        >>> nearest("rga", ["rag"]), nearest("guardrails", ["output_guardrails"]), nearest("calib", ["calibrate"])
+        ('rag', 'output_guardrails', 'calibrate')
+        >>> nearest("fragen", ["agent", "rag"])
+        ''
     """
     matches = difflib.get_close_matches(word, list(known), n=5, cutoff=0.6)
     swapped = [match for match in matches if sorted(match) == sorted(word)]
     near = difflib.get_close_matches(word, matches, n=1, cutoff=_CLOSE)
     parts = set(word.split("_"))
     of_parts = [match for match in matches if parts.issuperset(match.split("_")) or parts.issubset(match.split("_"))]
-    return next(iter([*swapped, *near, *of_parts]), "")
+    alike = [match for match in matches if _begin_alike(word, match)]
+    return next(iter([*swapped, *near, *of_parts, *alike]), "")
+
+
+def _begin_alike(word: str, other: str) -> bool:
+    """Whether one begins with the other, or both with half of the longer one."""
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))
+    return shared == min(len(word), len(other)) or 2 * shared >= max(len(word), len(other))
 
 
 _LISTED = 40  # names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,6 +146,7 @@ def test_the_whole_command_is_proposed_and_runs(
     Path("langfuse_traces.jsonl").write_text('{"id": "1", "input": "Q?", "output": "A."}\n', encoding="utf-8")
     Path("faq_bot.py").write_text("def ask(case):\n    return 'A.'\n", encoding="utf-8")
     monkeypatch.syspath_prepend(Path.cwd())
+    sys.modules.pop("faq_bot", None)  # of another test, whose folder is gone
     code, text = said(typed)
     assert code == 2
     assert proposed(text) == list(meant), text

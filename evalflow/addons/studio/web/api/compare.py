@@ -155,6 +155,7 @@ class RankingOut(BaseModel):
     notes: Sequence[str]
     n_labels: int = Field(description="Cases that people labelled in each run; in the one with the fewest.")
     uncorrected: str = Field(description="Why these labels do not correct the values; empty if they do.")
+    attribution: Attribution = Field(description="What the order speaks of: unless `answers`, no run is the best.")
     rows: Sequence[RankedOut]
 
 
