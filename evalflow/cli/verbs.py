@@ -312,8 +312,11 @@ def _new(parser: VerbParser) -> Work:
     return work
 
 
+_LONGEST = 200  # characters; no file has a longer name
+
+
 def _no_file(name: str) -> str:
-    if Path(name).is_file():
+    if not name.isidentifier() and len(name) <= _LONGEST and Path(name).is_file():
         from evalflow.config.misnamed import new_dataset_of  # needed only after a mistake
 
         words = new_dataset_of(name)

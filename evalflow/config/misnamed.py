@@ -21,6 +21,7 @@ _FEW = 30  # maximum number of names that a hint lists
 _PATH = re.compile(r"[/\\]|\.\w{2,7}$")
 """Matches a path or a file, where a name is expected."""
 _YAML = (".yaml", ".yml")
+_LONGEST = 200  # characters; no file has a longer name
 _ADDRESS = re.compile(r"https?://")
 _FUNCTION = "FUNCTION"
 _PROGRAM = re.compile(r"[\w./-]+\.py(?::[\w.]+)?|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -87,6 +88,8 @@ def no_verb(what: str, word: str, folders: Sequence[Path]) -> Problem | None:
 
     An experiment alone is a whole run; another option of the same name counts only without one.
     """
+    if len(word) > _LONGEST:
+        return None
     path = Path(word)
     is_file = path.suffix in _YAML
     for group in (path.parent.name,) if is_file else ("experiment", "dataset", "metric"):

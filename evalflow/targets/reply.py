@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
@@ -42,6 +43,7 @@ _MANY = 10**9  # no reply takes as many tokens
 _PROPOSED = 3  # paths
 _ERRORS = ("error", "errors", "detail")
 """Fields of a reply that says why it has no answer."""
+_OF_AN_ERROR = re.compile(rf"\$\.({'|'.join(_ERRORS)})(?![\w-])")
 _CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
@@ -387,7 +389,7 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
     places = _places(generates, reply)
     if generates in reply:
         return f"the field {generates} of the reply is null{places}"
-    if any(reply.get(name) for name in _ERRORS):
+    if not places and any(reply.get(name) for name in _ERRORS):
         return "the reply is an error in place of an answer"
     keys = ", ".join(reply) or "no field at all"
     return f"the reply has no {generates}; it has {keys}{places or f'; set its path: target.{generates}=$.PATH'}"
@@ -395,7 +397,7 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
 
 def _places(name: str, reply: object) -> str:
     """Where else the value of a field may be: texts of the reply, wrapped and long ones first, or its longest lists."""
-    found = [leaf for leaf in leaves(reply) if not leaf.path.startswith(tuple(f"$.{name}" for name in _ERRORS))]
+    found = [leaf for leaf in leaves(reply) if not _OF_AN_ERROR.match(leaf.path)]
     if name == "answer":
         likely = sorted(said(found), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
     else:

@@ -14,6 +14,7 @@ import re
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, MappingView, Sequence, Set
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
@@ -130,7 +131,8 @@ def _array(value: Any, left: int) -> object:
     if finest := _FINEST.fullmatch(kind):
         as_list = value.astype(f"{finest[1]}[us]").tolist
     elif kind in SINGLE and hasattr(value, "astype"):
-        as_list = value.astype(str).astype(float).tolist
+        with suppress(TypeError):  # JAX knows no texts
+            as_list = value.astype(str).astype(float).tolist
     return _plain(as_list(), left - 1)
 
 

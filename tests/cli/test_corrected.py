@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -288,7 +288,7 @@ def rescoring(
     if requests is not None:
         storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
     path = str(keep_cases(rows, folder / "cases") if folder else keep_cases(rows))
-    title = storable["dataset"].get(dataset, {}).get("title")
+    title = manifest.dataset_config(dataset).get("title")
     storable["dataset"] = {dataset: {"title": title, "path": path, "allow_irregular": True}}
     storable["metric"] = {key: storable["metric"][key]}
     composed = composed_of(manifest.model_copy(update={"config": storable}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -154,15 +155,15 @@ def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
 
 
 def _changes(runs: Mapping[str, SavedRun]) -> list[WhatChanged]:
-    """What differs between each run and the first that has each of its metrics."""
-    first: dict[str, str] = {}
+    """What differs between each run and the first that has each of its metrics on each of its datasets."""
+    first: dict[tuple[str, str], str] = {}
     found: list[WhatChanged] = []
     for name, run in runs.items():
-        metrics = run.manifest.metrics
-        for other in dict.fromkeys(first[metric] for metric in metrics if metric in first):
+        scored = [*product(run.manifest.metrics, run.manifest.datasets)]
+        for other in dict.fromkeys(first[each] for each in scored if each in first):
             found.append(replace(what_changed(runs[other], run), pair=(other, name)))
-        for metric in metrics:
-            first.setdefault(metric, name)
+        for each in scored:
+            first.setdefault(each, name)
     return found
 
 
@@ -187,7 +188,7 @@ def _attributed(rankings: Iterable[Ranking], changes: Iterable[WhatChanged]) -> 
     for ranking in rankings:
         names, statistic = {row.run for row in ranking.rows}, "mean" if ranking.by != "pass_rate" else ranking.by
         own = (changed for changed in every if names.issuperset(changed.pair))
-        kinds = {changed.attribution(ranking.metric, statistic) for changed in own} or {"answers"}
+        kinds = {changed.attribution(ranking.metric, statistic) for changed in own}
         yield replace(ranking, attribution=kinds.pop() if len(kinds) == 1 else "unclear")
 
 

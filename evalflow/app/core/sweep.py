@@ -116,7 +116,7 @@ def _boards(
         ranking = rankings.get(statistic)
         board = _Board(statistic, compared, ranked, ranking)
         labelled, why = (ranking.labelled, ranking.uncorrected) if ranking else (0, "")
-        if not labelled:  # a ranking of figures or whole cases knows no labels
+        if ranking is None or about["metric"] == CASES:  # a ranking of whole cases knows no labels
             labelled = max((row.labelled for row in compared), default=0)
             why = next((row.uncorrected for row in compared if row.uncorrected), "")
         of = (about["dataset"], about["metric"], about["judge"])
