@@ -30,15 +30,20 @@ from evalflow.version import __version__
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
 
-_GROUPS = "dataset|metric|judge|target|embedder|simulator|experiment"
-_ALLOWED = re.compile(
-    rf"(({_GROUPS})=[\w,\[\]-]*|(limit|sample|seed|generate|stop|case_timeout_s|max_error_rate)=[\w.]*"
-    r"|(repeats|budget)\.\w+=[\w.]+|cache\.mode=\w+|(judge|target|embedder|simulator)\.(model|temperature|max_tokens)=.*"
-    r"|gate=.*|metric\.\w+\.(threshold|gate|datasets)=.*|dataset\.\w+\.(tags|every_tag|ids)=.*)"
-)
-"""The overrides that are taken: names of the user's configuration, and numbers. An address, a key's variable, a file or
-a program may only stand in the user's own files: an assistant that was misled must not send data or keys elsewhere."""
-_ROOTS = (*_GROUPS.split("|"), "limit", "sample", "seed", "generate", "stop", "repeats", "budget", "cache", "gate")
+_CHOICE, _VALUE, _MODEL = r"=[\w,\[\]-]*", r"=[\w.]*", r"\.(model|temperature|max_tokens)=.*"
+_ALLOWED: Mapping[str, str] = {
+    "dataset": rf"{_CHOICE}|\.\w+\.(tags|every_tag|ids)=.*",
+    "metric": rf"{_CHOICE}|\.\w+\.(threshold|gate|datasets)=.*",
+    **dict.fromkeys(("judge", "target", "embedder", "simulator"), f"{_CHOICE}|{_MODEL}"),
+    "experiment": _CHOICE,
+    **dict.fromkeys(("limit", "sample", "seed", "generate", "stop", "case_timeout_s", "max_error_rate"), _VALUE),
+    **dict.fromkeys(("repeats", "budget"), r"\.\w+=[\w.]+"),
+    "cache": r"\.mode=\w+",
+    "gate": "=.*",
+}
+"""The overrides that are taken, by their first key: names of the user's configuration, and numbers. An address, a key's
+variable, a file or a program may only stand in the user's own files: an assistant that was misled must not send data or
+keys elsewhere."""
 _INSTRUCTIONS = """\
 evalflow evaluates LLM applications; an evaluation is declared in YAML. Overrides are those of its command line, such as
 ["dataset=rag", "metric=faithfulness"]. Begin with `list` and `check`, which cost nothing. A value without its interval
@@ -298,18 +303,27 @@ async def _read(stream: asyncio.StreamReader | None, tell: Callable[[str], Await
 
 
 def _checked(overrides: Sequence[str]) -> Sequence[str]:
-    refused = [word for word in overrides if not _ALLOWED.fullmatch(word) or "${" in word]
+    refused = [word for word in overrides if not _is_allowed(word)]
     if refused:
         raise UserError(map(_not_allowed, refused))
     return overrides
 
 
+def _is_allowed(word: str) -> bool:
+    root = _root(word)
+    return "${" not in word and re.fullmatch(_ALLOWED.get(root, "(?!)"), word[len(root) :]) is not None
+
+
+def _root(word: str) -> str:
+    """The first key of an override."""
+    return re.split("[.=]", word, maxsplit=1)[0]
+
+
 def _not_allowed(word: str) -> Problem:
-    key = word.partition("=")[0]
-    root = key.partition(".")[0]
-    close = "" if root in _ROOTS else nearest(root, _ROOTS)
-    hint = f"did you mean {close}{word[len(root) :]}?" if close else "write it into a file of ./conf yourself"
-    return Problem(f"{key!r} is not allowed here", "overrides", hint)
+    root = _root(word)
+    meant = nearest(root, _ALLOWED) + word[len(root) :]
+    hint = f"did you mean {meant}?" if _is_allowed(meant) else "write it into a file of ./conf yourself"
+    return Problem(f"{word.partition('=')[0]!r} is not allowed here", "overrides", hint)
 
 
 def _folder(run: str) -> Path:

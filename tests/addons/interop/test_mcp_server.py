@@ -159,6 +159,9 @@ async def test_a_misspelt_key_is_corrected_and_a_list_needs_no_group(folder: Pat
     done, said = await call("check", overrides=["datset=rag", "metric=exact_match"])
     assert not done
     assert "did you mean dataset=rag?" in said
+    done, said = await call("check", overrides=["experimnt.name=x", "judg.base_url=http://127.0.0.1:9"])
+    assert not done
+    assert "did you mean" not in said, said
     done, said = await call("list", limit=200)
     assert done, said
     assert {one["group"] for one in json.loads(said)["items"]} >= {"dataset", "judge"}
