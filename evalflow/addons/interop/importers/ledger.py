@@ -70,6 +70,7 @@ class Ledger:
         self._taken: Counter[str] = Counter()
         self._left: dict[tuple[str, str, str, str], Untranslated] = {}
         self._columns: dict[str, bool] = {}
+        self._halves: Counter[str] = Counter()
 
     def found(self, part: str, count: int = 1) -> None:
         self._found[part] += count
@@ -98,6 +99,13 @@ class Ledger:
         if notes.halves:
             reason = "its text was cut: data/ has \ufffd instead"
             self.leave("values", "half a character", where, reason, count=notes.halves)
+
+    def leave_halves(self, count: int, file: str) -> None:
+        """List the half characters of a file, once for any number of passes over it."""
+        more = count - self._halves[file]
+        if more > 0:
+            self._halves[file] = count
+            self.leave_reading(ReadingNotes(halves=more), file)
 
     def leave_broken(self, problem: Problem, part: str = "cases", what: str = "row") -> None:
         """List a row that is broken."""

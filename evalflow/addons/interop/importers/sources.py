@@ -189,12 +189,12 @@ def read_objects(
 ) -> Iterator[SourceRow]:
     """The objects of a list in a JSON file of any size, one at a time; `broken` as in `objects`.
 
-    `place` leads to the list, such as `results.results`. Half characters are listed in the ledger.
+    `place` leads to the list, such as `results.results`. Half characters of the whole file are listed in the ledger.
     """
     halves = Halves()
     items = enumerate(streamed_items(path, f"{place}.item", halves))
     yield from objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
-    ledger.leave_reading(ReadingNotes(halves=halves.count), shown(path))
+    ledger.leave_halves(halves.count, shown(path))
 
 
 def objects(
