@@ -36,8 +36,9 @@ _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
 """Fields that may be spread over columns, such as `input_question`."""
 _IDS = ("id", "run_id", "traceId", "trace_id")
 _SPEAKERS = frozenset({"role", "type"})
-_FAULT = re.compile(r"(?<![a-z])(?:toxicity|hallucinations?|bias)(?![a-z])", re.IGNORECASE)
-"""Names of scores that say how bad an answer is: lower is better."""
+_FAULT = re.compile(r"(?:toxicity|hallucinations?|bias)(?:score|rate)?")
+"""Whole names, without case and separators, of scores for which lower is better. Part of a name tells nothing:
+`no_hallucination` is better if higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +152,14 @@ def _imported(
             row = Columns(item.data, item.where)
             read, scores = partial(_case, platform, row, encoded, cases.ledger), [*platform.scores(row)]
             names = {name for name, _ in scores if isinstance(name, str)}
-            cases.lower |= {name for name in names if _FAULT.search(name)}
-            cases.undirected |= names - cases.lower
+            cases.lower |= {name for name in names if _is_fault(name)}
+            cases.undirected |= names
             cases.take(row, read, scores, platform.hint, kept_as=_structured if encoded else _same)
     return cases.imported
+
+
+def _is_fault(name: str) -> bool:
+    return _FAULT.fullmatch(re.sub(r"[\W_]", "", name).lower()) is not None
 
 
 def field_of(row: Columns, names: Sequence[str]) -> object:
@@ -210,11 +215,15 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         case |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
         case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
     group = row.case_id(*platform.group)
-    found = (*map(_contexts, (answer, asked, expected)), row.take(_listed_contexts, *CONTEXTS))
+    found = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
+    if found is None:
+        found = row.take(_listed_contexts, *CONTEXTS)
+    else:
+        row.leave("the row has contexts in its answer, input or reference", *CONTEXTS)
     return case | present(
         id=row.case_id(*platform.number),
         group=None if group is None else str(group),
-        contexts=next((item for item in found if item is not None), None),
+        contexts=found,
         tags=row.tags("tags"),
         metadata=about or None,
     )

@@ -119,6 +119,7 @@ def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, object]) -
         if score_number(value) is not None:  # other values are kept as they are
             sample.get(name)
     cases.lower |= {f"{name}{end}" for name in names if not better.get(name, name not in _LOWER)}
+    cases.undirected |= {f"{name}{end}" for name in names if name not in better}
 
     def read() -> dict[str, object]:
         case = _case(sample, cases.ledger, end)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -48,6 +48,7 @@ _OTHER: Mapping[Direction, Direction] = {
     "higher_is_better": "lower_is_better",
     "lower_is_better": "higher_is_better",
 }
+_NOTED = 12  # maximum names in a note
 _WRITE = "write a metric: docs/metrics.md; its old scores are imported"
 
 
@@ -79,7 +80,7 @@ class RecordedCases:
         counterparts: evalflow's equivalents, if the tool's metric names have a fixed meaning.
         verdicts: The tool's thresholds and verdicts (passed or failed), by score name.
         lower: Names of scores for which lower is better.
-        undirected: Names of scores whose direction is unknown unless the tool gave verdicts.
+        undirected: Names of scores whose direction is at most guessed unless the tool gave verdicts.
         asked: Metrics of evalflow that the cases declare.
         judged: Whether a judge decides any check that the cases declare.
         fields: The fields that cases have.
@@ -218,9 +219,7 @@ class RecordedCases:
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
         imported.has_one_system = bool(old and complete)
-        if assumed := [name for name in self.scores.keys if name in self.undirected and name not in self.verdicts]:
-            names = ", ".join(assumed[:12])
-            imported.notes.append(f"higher is taken as better for {names}: else set `direction` in conf/metric/")
+        imported.notes += self._guessed_directions()
         generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
         more: dict[str, object] = {"metric": limits} if limits else {}
@@ -233,6 +232,19 @@ class RecordedCases:
             imported.unjudged.add(key)
         if self.labels and self.labels.count:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
+
+    def _guessed_directions(self) -> Iterator[str]:
+        """Notes on the scores whose direction neither the file nor the tool decides."""
+        guessed = [
+            name
+            for name in self.scores.keys
+            if name in self.undirected and (name not in self.verdicts or self.verdicts[name].rule(None)[0] is None)
+        ]
+        for which, is_lower in (("lower", True), ("higher", False)):
+            if names := [name for name in guessed if (name in self.lower) is is_lower]:
+                more = f" and {len(names) - _NOTED:,} more" if len(names) > _NOTED else ""
+                what = f"{which} is taken as better for {', '.join(names[:_NOTED])}{more}"
+                yield f"{what}: else set `direction` in conf/metric/"
 
     def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
         """Give labels the metric of the scores with their name. Other labels go to a separate file."""

@@ -147,6 +147,7 @@ def test_likelihoods_of_one_text_are_no_answers(tmp_path: Path) -> None:
     assert "answer" not in cases(found)[0]
     assert cases(found)[0]["lm_eval"] == {"bits_per_byte": 0.5}
     assert found.metrics["old_bits_per_byte"]["direction"] == "lower_is_better"
+    assert "lower is taken as better for bits_per_byte: else set `direction` in conf/metric/" in found.notes
     assert (counts(found)["scores"], found.experiments["old"].generate) == ((2, 1, 1), False)
 
 

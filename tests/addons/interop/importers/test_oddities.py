@@ -473,13 +473,52 @@ def test_scores_with_a_decimal_comma_are_listed_and_kept(tmp_path: Path) -> None
     assert "it has a comma, not a point" in [one.reason for one in found.ledger.left_out]
 
 
-def test_a_score_of_a_platform_has_the_direction_of_its_name_or_a_note(tmp_path: Path) -> None:
+FAULTS = ["Hallucination", "hallucinations", "Toxicity-Score", "bias rate", "hallucinationRate"]
+NO_FAULTS = ["neatness", "no_hallucination", "bias_free", "non-toxicity", "hallucination_free", "not biased"]
+
+
+def test_a_score_of_a_platform_is_lower_is_better_only_by_its_whole_name(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("id,input,output,Hallucination,neatness\n1,q,a,[0.5],[1]\n", encoding="utf-8")
+    names = [*FAULTS, *NO_FAULTS]
+    path.write_text(f"id,input,output,{','.join(names)}\n1,q,a{',[0.5]' * len(names)}\n", encoding="utf-8")
     found = imported(tmp_path, "langfuse", path)
-    directions = {name: option["direction"] for name, option in found.metrics.items()}
-    assert directions == {"odd_hallucination": "lower_is_better", "odd_neatness": "higher_is_better"}
-    assert "higher is taken as better for neatness: else set `direction` in conf/metric/" in found.notes
+    assert [option["direction"] for option in found.metrics.values()] == [
+        *["lower_is_better"] * len(FAULTS),
+        *["higher_is_better"] * len(NO_FAULTS),
+    ]
+
+
+def test_each_direction_that_was_guessed_from_a_name_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    many = [f"m{number}" for number in range(14)]
+    path.write_text(f"id,input,output,bias,{','.join(many)}\n1,q,a,[0.5]{',[1]' * 14}\n", encoding="utf-8")
+    notes = imported(tmp_path, "langfuse", path).notes
+    assert "lower is taken as better for bias: else set `direction` in conf/metric/" in notes
+    first = ", ".join(many[:12])
+    assert f"higher is taken as better for {first} and 2 more: else set `direction` in conf/metric/" in notes
+
+
+def test_contexts_that_are_there_twice_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    row = {"id": 1, "input": "q", "output": {"answer": "a", "contexts": ["c"]}, "contexts": ["other"]}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    found = imported(tmp_path, "langfuse", path)
+    [case] = rows(found)
+    assert case["contexts"] == ["c"]
+    [left] = found.ledger.left_out
+    assert (left.what, left.reason) == (
+        "column contexts",
+        "the row has contexts in its answer, input or reference",
+    )
+
+
+def test_half_characters_are_counted_once_for_several_passes_over_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"rows": [{"id": "1", "input": "cut \\ud83d", "output": "a"}], "more": "\\ud83d"}', encoding="utf-8"
+    )
+    found = imported(tmp_path, "braintrust", path)
+    assert [one.count for one in found.ledger.left_out if one.what == "half a character"] == [2]
 
 
 EMPTY_ROWS = {"azure-ai": "query,response", "giskard": "input_data,demo_output", "braintrust": "input,output"}
