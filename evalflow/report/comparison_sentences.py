@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
-from evalflow.report.sentences import distinct
+from evalflow.report.sentences import by_whole_cases, distinct
 from evalflow.report.word_changes import word_changes
 from evalflow.report.wording import counted, cut, number, plain_line, unseen_in_words, who_scored
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
@@ -127,9 +127,8 @@ def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
     if row.judged is not None:
         return ""
     if row.metric == CASES:
-        if any(one.judge for one in rows):
-            return f"{_BY_JUDGE} alone"
-        return ", by the metrics alone" if row.labelled else ""
+        by = by_whole_cases((one for one in rows if one.dataset == row.dataset), labelled=row.labelled > 0)
+        return f", {by}" if by else ""
     if row.uncorrected:
         return f", by the {who_scored(row.judge)} alone, since labels correct nothing ({row.uncorrected})"
     return f"{_BY_JUDGE} alone" if row.judge and not row.labelled else ""
@@ -208,12 +207,19 @@ def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> Compar
     Preferred, in this order: rows over all cases, attributable rows, whole cases, metrics with a gate, with pass and
     fail, with a judge, with more answers. Among a metric's rows: corrected by labels, then pass rates.
     """
-    passing = {row.metric for row in rows if "pass_rate" in (row.statistic, *row.also)}
+    passing = {row.metric for row in rows if row.has_pass_rate}
 
     def place(row: ComparisonRow) -> tuple[int, ...]:
         metric = row.metric != CASES, row.metric not in gated, row.metric not in passing, row.judge is None
-        passes = "pass_rate" in (row.statistic, *row.also)
-        return row.tag is not None, row.attribution == "unclear", *metric, -row.found.n, row.judged is None, not passes
+        corrected = row.judged is not None
+        return (
+            row.tag is not None,
+            row.attribution == "unclear",
+            *metric,
+            -row.found.n,
+            not corrected,
+            not row.has_pass_rate,
+        )
 
     return min(rows, key=place)
 
@@ -383,7 +389,7 @@ def change_in_words(
     name = _named(row, named)
     if found.difference is None:
         return f"{name} has no difference to show"
-    rate = "pass_rate" in (row.statistic, *row.also) and (alone or row.judged is None or row.statistic == "pass_rate")
+    rate = row.has_pass_rate and (alone or row.judged is None or row.statistic == "pass_rate")
     passing = "cases pass everything" if row.metric == CASES else f"answers pass {named(row.metric)}"
     more, fewer = ("more", "fewer") if rate else ("higher", "lower")
     rises = found.difference >= 0

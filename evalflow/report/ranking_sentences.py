@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from evalflow.records import CASES
+from evalflow.report.sentences import by_whole_cases
 from evalflow.report.wording import bracketed, counted, metric_name, number, who_scored
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
 from evalflow.summary.changed import Attribution
@@ -53,20 +54,24 @@ def of_choice(verdict: Standing) -> str:
     return _CHOICES[verdict]
 
 
-def of_board(board: Leaderboard, *, judged: bool = False) -> str:
+def of_board(board: Leaderboard, others: Iterable[Leaderboard] = ()) -> str:
     """Which run leads a leaderboard, and how many may be as good; "" if none can be compared.
 
-    `judged` is whether a judge scored any metric of the sweep, which decides who decides about whole cases.
+    `others` are the sweep's leaderboards, whose judges decide about whole cases.
     """
     rows = [row for row in board.leaderboard if row.verdict != "not_comparable"]
     if len(rows) < 2:
         return ""
-    first, others = rows[0], rows[1:]
-    unclear, left = [row.verdict for row in others].count("cannot_tell"), len(others)
+    first, *rest = rows
+    unclear, left = [row.verdict for row in rest].count("cannot_tell"), len(rest)
     by = f"by {_called(board)} on {board.dataset}"
     value = f"{number(first.value, 2)}{bracketed(first.ci_low, first.ci_high, lambda end: number(end, 2))}"
-    is_alone = judged if board.metric == CASES else board.judge is not None and first.raw_value is None
-    value += ", by the judge alone" if is_alone else ""
+    if board.metric == CASES:
+        own = (other for other in others if other.dataset == board.dataset)
+        alone = by_whole_cases(own, labelled=board.n_labels > 0)
+    else:
+        alone = "by the judge alone" if board.judge is not None and first.raw_value is None else ""
+    value += f", {alone}" if alone else ""
     if first.verdict != "best":
         return f"No run is clearly the best {by}: {first.run} has {value}, {_runs(unclear)} may be as good"
     better = f"{first.run} is better than {_runs(left - unclear, of=left)} {by}: {value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from evalflow.records import CASES
 from evalflow.report.wording import bracketed, counted, interval, number, percent, plain_statistic, who_scored
@@ -112,18 +113,33 @@ def _of_cases(row: SummaryRow, rows: Sequence[SummaryRow], named: Named, about: 
         return RunSentence(row, left_open or "No case has a score that passes or fails", about=about)
     others = [other for other in rows if other.metric != CASES and _is_beside(other, row)]
     found = f"{percent(row.pass_rate)} of {counted(n)} pass{'es' if n == 1 else ''} everything"
-    passing = [other for other in others if shows_pass(other)]
-    by = "by the judge alone" if any(other.judge for other in passing) else ""
-    if not by and any(other.n_labels is not None for other in passing):
-        by = "by the metrics alone"
+    passing = [other for other in others if other.has_pass_rate]
+    by = by_whole_cases(passing, labelled=any(other.n_labels is not None for other in passing))
     rates = _listed([f"{named(o.metric)} {percent(o.pass_rate)}{_mark(o)}" for o in passing])
     ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
     return RunSentence(row, found, ends, by, left_open, rates, about)
 
 
-def shows_pass(row: SummaryRow) -> bool:
-    """Whether the row has a metric's pass rate."""
-    return row.statistic == "mean" and row.pass_rate is not None
+class _OfPassing(Protocol):
+    """A result of a metric that says whether it has a pass rate: a row, a difference or a leaderboard."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def judge(self) -> str | None: ...
+    @property
+    def has_pass_rate(self) -> bool: ...
+
+
+def by_whole_cases(results: Iterable[_OfPassing], *, labelled: bool) -> str:
+    """Who alone decides whether whole cases pass, since labels never correct that: `by the judge alone`.
+
+    `results` are those of their dataset. A judge decides only by metrics with pass and fail. Without one it is "", or
+    `by the metrics alone` if people labelled some case.
+    """
+    if any(one.judge for one in results if one.metric != CASES and one.has_pass_rate):
+        return "by the judge alone"
+    return "by the metrics alone" if labelled else ""
 
 
 def _values(rows: Sequence[SummaryRow], named: Named) -> str:
@@ -136,7 +152,7 @@ def _values(rows: Sequence[SummaryRow], named: Named) -> str:
 
 
 def _value(row: SummaryRow) -> str:
-    if shows_pass(row):
+    if row.has_pass_rate:
         return f"{percent(row.pass_rate)} pass"
     return f"{_short(row.value)} {'on average' if row.statistic == 'mean' else row.statistic.replace('_', ' ')}"
 
@@ -147,7 +163,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _mark(row: SummaryRow) -> str:
-    column = "pass_rate" if shows_pass(row) else "value"
+    column = "pass_rate" if row.has_pass_rate else "value"
     return f" (corrected by {counted(row.n_labels or 0, 'label')})" if is_corrected(row, column) else ""
 
 

@@ -341,8 +341,7 @@ def write_sweep_report(
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
     first = {board.metric: board for board in reversed(boards) if board.statistic in _SHOWN}
     ordered = sorted(first.values(), key=lambda board: (board.metric != CASES, boards.index(board)))
-    judged = any(board.judge for board in boards)
-    lines = [line for board in ordered if (line := of_board(board, judged=judged))][:_SAID]
+    lines = [line for board in ordered if (line := of_board(board, boards))][:_SAID]
     said = [(line, ". ".join(lines[1:])) for line in lines[:1]]
     head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said)
     chosen = titles.shown(JudgeBoard.of(board) for board in choice["choice"]) if choice else []

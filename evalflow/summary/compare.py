@@ -74,6 +74,11 @@ class ComparisonRow:
         return ("accuracy" if "accuracy" in self.also else "") if self.statistic == "mean" else self.statistic
 
     @property
+    def has_pass_rate(self) -> bool:
+        """Whether this is the difference of pass rates, perhaps because it equals that of means."""
+        return "pass_rate" in (self.statistic, *self.also)
+
+    @property
     def verdict(self) -> Verdict:
         of_answers = self.attribution == "answers"
         return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers)

@@ -153,6 +153,11 @@ class Leaderboard:
     uncorrected: str
     leaderboard: Sequence[BoardPlace]
 
+    @property
+    def has_pass_rate(self) -> bool:
+        """Whether its values are pass rates, perhaps because these equal the means."""
+        return "pass_rate" in (self.statistic, *self.also)
+
 
 @dataclass(frozen=True, slots=True)
 class RankedRun:

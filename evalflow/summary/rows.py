@@ -126,6 +126,11 @@ class SummaryRow:
         return self.dataset, self.target, self.metric, self.judge
 
     @property
+    def has_pass_rate(self) -> bool:
+        """Whether the row has a metric's pass rate, beside its mean."""
+        return self.statistic == "mean" and self.pass_rate is not None
+
+    @property
     def states(self) -> dict[str, int]:
         """The number of scores in each state."""
         counts = (self.n_scored, self.n_undefined, self.n_error, self.n_skipped)

@@ -110,9 +110,11 @@ def test_the_head_says_whose_difference_it_is_unless_labels_correct_it(
     assert of_comparison([row], UNCHANGED).first.startswith(f"{head}{by}: ")
 
 
-def test_whole_cases_are_by_the_judge_of_any_metric() -> None:
-    said = of_comparison([WHOLE, replace(TONE, judge="j")], UNCHANGED).first
+def test_whole_cases_are_by_the_judge_of_any_metric_with_pass_and_fail() -> None:
+    judged = replace(TONE, judge="j")
+    said = of_comparison([WHOLE, judged, replace(judged, statistic="pass_rate")], UNCHANGED).first
     assert said.startswith("B is better, by the judge alone: 8 points more cases pass everything")
+    assert of_comparison([WHOLE, judged], UNCHANGED).first.startswith("B is better: 8 points more cases pass")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,11 @@ def test_a_leaderboard_says_whether_the_judge_alone_decides() -> None:
     rows = ("a", 0.9, "best"), ("b", 0.8, "worse")
     whole = replace(board(*rows), metric="cases", statistic="pass_rate", judge=None)
     assert of_board(whole) == "a is better than the other run by cases that pass everything on d: 0.90"
-    assert of_board(whole, judged=True).endswith(": 0.90, by the judge alone")
+    passing = replace(board(*rows), also=["pass_rate"])
+    assert of_board(whole, [whole, passing]).endswith(": 0.90, by the judge alone")
+    assert of_board(whole, [whole, board(*rows)]).endswith(": 0.90")  # the judge gives no pass or fail
+    assert of_board(whole, [whole, replace(passing, dataset="other")]).endswith(": 0.90")
+    assert of_board(replace(whole, n_labels=9), [whole]).endswith(": 0.90, by the metrics alone")
     first, other = board(*rows).leaderboard
     corrected = replace(board(*rows), leaderboard=[replace(first, raw_value=0.95), other])
     assert of_board(corrected).endswith(": 0.90")
