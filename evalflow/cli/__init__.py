@@ -92,8 +92,11 @@ def _verb_of(words: list[str]) -> tuple[str, list[str]]:
 
 def _no_verb(words: list[str]) -> Problem:
     what = f"there is no verb {words[0]!r}"
-    if words == words[:1] and words[0] in GROUPS:
-        return Problem(what, "command line", f"write {words[0]}=NAME; `list {words[0]}` shows the names")
+    if verb := next((one for one in (words[0].removesuffix("s"), f"{words[0]}s") if one in VERBS), None):
+        return unknown_name(what, "command line", words[0], [verb])
+    group = words[0] if words[0] in GROUPS else words[0].removesuffix("s")
+    if words == words[:1] and group in GROUPS:
+        return Problem(what, "command line", f"write {group}=NAME; `list {group}` shows the names")
     if VERBS.is_unregistered(words[0]):
         return Problem(what, "command line", INSTALL)
     from evalflow.config.misnamed import no_verb  # needed only after a mistake

@@ -102,6 +102,9 @@ def test_an_error_on_a_key_of_a_finished_run_names_the_keys_that_exist(
     [
         (["dataset", "rag"], "a key and its value are joined by =\n  hint: write dataset=rag"),
         (["metric"], "there is no verb 'metric'\n  hint: write metric=NAME"),
+        (["metrics"], "there is no verb 'metrics'\n  hint: write metric=NAME; `list metric` shows the names"),
+        (["checks", "metric=checks"], "there is no verb 'checks'\n  hint: did you mean 'check'?"),
+        (["case", "--failed"], "there is no verb 'case'\n  hint: did you mean 'cases'?"),
         (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "run does not take --verbose"),
         (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "did you mean '--multirun'?"),
     ],
