@@ -69,7 +69,7 @@ def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(prog
     (program.folder / "prompts/tone.jinja").write_text("Grade it.\n{{ answer | fenced('answer') }}", encoding="utf-8")
     metric = "# @package metric.tone\n" + json.dumps({**grade, "scale": {"type": "boolean"}, "threshold": 1})
     (program.folder / "conf/metric/tone.yaml").write_text(metric, encoding="utf-8")
-    program.write("cases.jsonl", *cases(9, 10))
+    program.write("cases.jsonl", *cases(3, 12))
     other = ["metric.exact_match.threshold=0"]
     with Endpoint(lambda _: {"reason": "so", "score": True}) as endpoint:
         for name, limit in {"one": [], "two": [], "three": other}.items():
@@ -95,7 +95,9 @@ def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(prog
     found = {(one["metric"], one["by"]): one for one in document["rankings"]}
     assert found["exact_match", "pass_rate"]["attribution"] == "judge"
     assert found["cases", "pass_rate"]["attribution"] == "judge"
-    assert not any("best" in sentence for one in found.values() for sentence in one["sentences"])
+    sentences = found["exact_match", "pass_rate"]["sentences"]
+    about = "This is about how the same answers were judged, not about the bots."
+    assert sentences == ["three is the highest.", about]
 
 
 def test_strengths_that_the_pairs_do_not_determine(program: Program) -> None:
