@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -12,8 +13,10 @@ from typing_extensions import TypedDict
 
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
+from evalflow.limited.parquet import as_printed
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
 from evalflow.values.pythonvalues import SINGLE, NotPlain, json_text, plain
+from evalflow.values.pythonvalues import as_printed as as_printed_number
 
 Row = Mapping[str, Any]
 
@@ -44,6 +47,8 @@ class CaseRow(TypedDict, total=False, extra_items=object):
 
 _MOST = 20
 """Problems listed."""
+_ARROW_SINGLE = re.compile(r"\bfloat\b")
+"""Matches types of Arrow that have numbers of single precision; those of double precision are `double`."""
 _HINT = "give a frame, or [{'question': ..., 'answer': ...}, ...]"
 
 
@@ -96,33 +101,60 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
     """The rows, and whether they are those of a frame."""
     package = type(table).__module__.partition(".")[0]
     if package == "polars":
-        frame = table.collect() if hasattr(table, "collect") else table
-        return (_of_polars(frame), True) if hasattr(frame, "to_dicts") else (frame.to_list(), True)
+        return _of_polars(table.collect() if hasattr(table, "collect") else table), True
     if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
         return _of_pandas(table, what), True
     if package == "pyarrow" and hasattr(table, "to_pylist"):
-        return table.to_pylist(), True
+        return _of_arrow(table), True
     if isinstance(table, Iterable) and not isinstance(table, str | bytes | Mapping):
         return cast("Iterable[Any]", table), False
     got = "a dictionary" if isinstance(table, Mapping) else type(table).__name__
     raise UserError(Problem(f"expected a frame or a list of dictionaries, got {got}", what, _HINT))
 
 
-def _of_polars(frame: Any) -> list[dict[str, Any]]:
-    """The rows of a Polars frame, with numbers of single precision as they are printed."""
-    return frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64)).to_dicts()
+def _of_polars(table: Any) -> list[Any]:
+    """The rows of a Polars frame or the values of a series, with numbers of single precision as they are printed."""
+    if isinstance(table, pl.Series):
+        return as_printed(table.to_frame()).to_series().to_list()
+    return as_printed(table).to_dicts()
+
+
+def _of_arrow(table: Any) -> list[Any]:
+    """The rows of an Arrow table or array, with numbers of single precision as they are printed."""
+    rows: list[Any] = table.to_pylist()
+    if not hasattr(table, "schema"):
+        return _of_polars(_from_arrow(table)) if _ARROW_SINGLE.search(str(table.type)) else rows
+    kinds = zip(table.schema.names, table.schema.types, strict=True)
+    single = [name for name, kind in kinds if _ARROW_SINGLE.search(str(kind))]
+    if not single:
+        return rows
+    return [row | own for row, own in zip(rows, _of_polars(_from_arrow(table.select(single))), strict=True)]
+
+
+def _from_arrow(values: Any) -> Any:
+    return cast("Any", pl).from_arrow(values)
 
 
 def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
-    """The rows of a pandas frame, with its index if that has a name."""
+    """The rows of a pandas frame, with its index if that has a name, and single precision as it is printed."""
     times: Counter[Any] = Counter(frame.columns)
     twice = next((name for name, n in times.items() if n > 1), None)
     if twice is not None:
         raise UserError(Problem(f"the frame has the column {twice!r} more than once", what, "rename one of them"))
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
-    if single := [name for name, kind in dict(getattr(frame, "dtypes", {})).items() if str(kind) in SINGLE]:
-        frame = frame.astype(dict.fromkeys(single, str)).astype(dict.fromkeys(single, float))
-    return (frame.reset_index(named) if named else frame).to_dict("records")
+    frame = frame.reset_index(named) if named else frame
+    rows: list[dict[Any, Any]] = frame.to_dict("records")
+    for name, dtype in dict(getattr(frame, "dtypes", {})).items():
+        kind = str(dtype)
+        if kind.endswith("[pyarrow]") and _ARROW_SINGLE.search(kind):
+            values = _of_polars(_from_arrow(frame[name].array.__arrow_array__()))
+        elif SINGLE.search(kind):
+            values = as_printed_number(frame[name].tolist(), kind)
+        else:
+            continue
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
+    return rows
 
 
 def _whole_again(rows: Iterable[Any]) -> Iterator[Any]:

@@ -51,8 +51,7 @@ def _lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
     while not (batch := scan.slice(index, number).collect()).is_empty():
         sizes = batch.select(size=_bytes_of(pl.struct(pl.all()), pl.Struct(batch.schema)))["size"].to_list()
         batch = batch.with_columns(pl.col(whole).fill_nan(None).cast(pl.Int64))
-        # As they are printed: the further digits of single precision as Python's floats are nobody's.
-        batch = batch.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
+        batch = as_printed(batch)
         for data, size in zip(batch.iter_rows(named=True, buffer_size=_FIRST), sizes, strict=True):
             total += size
             if size > longest:
@@ -64,6 +63,31 @@ def _lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
             yield _line(data)
         index += batch.height
         number = max(1, min(BATCH, _TOGETHER * batch.height // max(1, sum(sizes))))
+
+
+def as_printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with numbers of single precision, also in lists and structs, as they are printed.
+
+    Nobody wrote the further digits that they have in double precision: 0.1 is 0.10000000149.
+    """
+    import polars as pl
+
+    kinds = {name: dtype for name, dtype in frame.schema.items() if _with_singles(dtype, pl.String()) != dtype}
+    texts = frame.with_columns(pl.col(name).cast(_with_singles(dtype, pl.String())) for name, dtype in kinds.items())
+    return texts.with_columns(pl.col(name).cast(_with_singles(dtype, pl.Float64())) for name, dtype in kinds.items())
+
+
+def _with_singles(dtype: Any, other: pl.DataType) -> pl.DataType:
+    """The type with another one in place of single precision."""
+    import polars as pl
+
+    if isinstance(dtype, pl.List):
+        return pl.List(_with_singles(dtype.inner, other))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(_with_singles(dtype.inner, other), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _with_singles(field.dtype, other) for field in dtype.fields})
+    return other if dtype == pl.Float32 else dtype
 
 
 def _end(what: str) -> dict[str, Any]:

@@ -14,18 +14,18 @@ import re
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, MappingView, Sequence, Set
-from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
 
-from evalflow.values.jsonvalues import DEEPEST, is_mapping, is_object
+from evalflow.lazy import np
+from evalflow.values.jsonvalues import DEEPEST, is_list, is_mapping, is_object
 
 _PLAIN = (str, bool, int, type(None))
 _MISSING = ("NAType", "NaTType")
 """Names of the types of missing values of pandas, which cannot be compared with others."""
-SINGLE = frozenset({"float32", "float16"})
-"""Types of numbers with about 7 digits, whose further digits as Python's floats nobody wrote: 0.1 is 0.10000000149."""
+SINGLE = re.compile(r"\bfloat(32|16)\b", re.IGNORECASE)
+"""Matches types of numbers with at most 7 digits, whose further digits as Python's floats nobody wrote."""
 _FINEST = re.compile(r"(datetime64|timedelta64)\[(?:ns|ps|fs|as)\]")
 """Types of NumPy's times that become whole numbers in Python."""
 
@@ -54,6 +54,13 @@ def plain(value: object) -> object:
     fields, and documents with `page_content` are {page_content, metadata}. Enumerations are their values.
     """
     return _plain(value, DEEPEST)
+
+
+def as_printed(value: Any, kind: str) -> Any:
+    """A number, or lists of numbers, of a type that SINGLE matches, with the fewest digits that tell it from others."""
+    if is_list(value):
+        return [as_printed(one, kind) for one in value]
+    return float(str(np.dtype(kind.lower().rpartition(".")[2]).type(value))) if isinstance(value, float) else value
 
 
 def json_text(value: object) -> str:
@@ -130,10 +137,8 @@ def _array(value: Any, left: int) -> object:
     kind = str(getattr(value, "dtype", ""))
     if finest := _FINEST.fullmatch(kind):
         as_list = value.astype(f"{finest[1]}[us]").tolist
-    elif kind in SINGLE and hasattr(value, "astype"):
-        with suppress(TypeError):  # JAX knows no texts
-            as_list = value.astype(str).astype(float).tolist
-    return _plain(as_list(), left - 1)
+    found = as_list()
+    return _plain(as_printed(found, kind) if SINGLE.search(kind) else found, left - 1)
 
 
 def _record(value: Any, left: int) -> object:

@@ -274,8 +274,17 @@ def test_numbers_of_single_precision_have_the_digits_that_are_printed() -> None:
     frame.write_parquet("single.parquet")
     (case,), _ = cases_of(Path("single.parquet"))
     assert case.reference == "3.1"
-    for rows in (frame, [{"question": "q", "reference": np.float32(3.1)}]):
+    for rows in (frame, frame.to_struct(), [{"question": "q", "reference": np.float32(3.1)}]):
         assert case_rows(rows) == [{"question": "q", "reference": 3.1}]
+    inner = [{"x": 0.1, "pair": [0.2, 0.7], "exact": 0.12345678901234}]
+    kinds = {"x": pl.Float32, "pair": pl.Array(pl.Float32, 2), "exact": pl.Float64}
+    frame = pl.DataFrame(
+        {"question": ["q"], "expected": [inner]}, schema_overrides={"expected": pl.List(pl.Struct(kinds))}
+    )
+    frame.write_parquet("within.parquet")
+    (case,), _ = cases_of(Path("within.parquet"))
+    assert case.expected == inner
+    assert case_rows(frame) == [{"question": "q", "expected": inner}]
 
 
 printable = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)

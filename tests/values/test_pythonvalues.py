@@ -70,6 +70,8 @@ Pair = namedtuple("Pair", ["left", "right"])
         (np.array([1.5, np.nan]), [1.5, None]),
         (np.float64("nan"), None),
         (np.float32(0.1), 0.1),
+        (pl.Series([0.1, None], dtype=pl.Float32), [0.1, None]),
+        (np.array([[0.1], [0.2]], dtype=np.float16), [[0.1], [0.2]]),
         (np.array([0.7, np.nan], dtype=np.float32), [0.7, None]),
         (np.int64(7), 7),
         (np.bool_(True), True),
