@@ -272,7 +272,7 @@ class Database:
             raise self._no_answer(first_line(error)) from None
 
     def _no_answer(self, why: str) -> InfrastructureError:
-        """The error for whoever asks; which database it is, and why, is in the log alone."""
+        """The error for a client; which database it is, and why, is in the log alone."""
         self.log_fault(f"the database {self.shown_url} does not answer: {why}")
         hint = "check that the disk has free space and that no other program locks the file"
         if _is_postgres(self.engine):
