@@ -35,7 +35,7 @@ from evalflow.datasets.json_files import held_rows, open_json, open_jsonl, raw_i
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
-from evalflow.datasets.rows import MadeIds, ReadingNotes, ReadRow, case_id, case_to_row, filled_rows, rest_of
+from evalflow.datasets.rows import MadeIds, ReadingNotes, ReadRow, case_id, case_to_row, filled_rows, rest_of, short_row
 from evalflow.datasets.sources import (
     HeldDataset,
     SourceRow,
@@ -69,6 +69,7 @@ __all__ = (
     "files",
     "first_rows",
     "irregular",
+    "is_plain",
     "places",
     "plain_rows",
     "propose_fields",
@@ -76,6 +77,7 @@ __all__ = (
     "read_messages",
     "read_rows",
     "sheets",
+    "short_row",
     "tag_levels",
     "tag_name",
     "text_bytes",

@@ -74,6 +74,27 @@ def case_to_row(case: Case) -> dict[str, object]:
     } | ({"reference": None} if case.reference is None and is_plain(case.expected) else {})
 
 
+def short_row(case: Case) -> dict[str, object]:
+    """The row of `case_to_row` without what `read` adds by itself; it reads as an equal case, too.
+
+    A single question is no list of messages, a context that has only a text is this text, and a reference that is the
+    text under `expected` is left out.
+    """
+    row = case_to_row(case)
+    if [*map(_plain_user, case.messages)] == [True]:
+        question = {"question": case.messages[0].content}
+        row = {"id": row["id"], **question, **{name: row[name] for name in row if name != "messages"}}
+    if case.contexts is not None:
+        row["contexts"] = [one.text if one == Context(one.text) else json_value(one) for one in case.contexts]
+    if isinstance(case.reference, str) and case.reference == case.expected and is_plain(case.expected):
+        del row["reference"]
+    return row
+
+
+def _plain_user(message: Message) -> bool:
+    return message.role == "user" and message.metadata is None and message.api is None
+
+
 def json_value(value: object) -> object:
     """A field of a case as a row holds it."""
     if isinstance(value, tuple):

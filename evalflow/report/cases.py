@@ -28,7 +28,8 @@ from evalflow.targets.conversation import SIMULATION, ending_of
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
 from evalflow.values.trajectories import trajectory_text
 
-MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
+MAX_CASES = 20_000  # more would make the page slow
+LISTED = 5_000  # cases of a run that has more than that; few readers would use more
 
 _CONTEXT = 600
 
@@ -36,7 +37,7 @@ _CONTEXT = 600
 def most_informative(
     scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], most: int = MAX_CASES, people: pl.DataFrame | None = None
 ) -> Collection[CaseKey] | None:
-    """The cases to list: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
+    """The cases to list, at most `LISTED`: failed ones, errors, the lowest scores; None for all, if at most `most`.
 
     Ties are in input order. Members of a panel are ignored. `people`, of `answers_of_people`, decide on the answers
     that they labelled.
@@ -59,7 +60,7 @@ def most_informative(
         .select("dataset", "case_id")
         .collect(engine="streaming")
     )
-    return frozenset(ranked.head(most).iter_rows()) if ranked.height > most else None
+    return frozenset(ranked.head(min(most, LISTED)).iter_rows()) if ranked.height > most else None
 
 
 BLOCK = 100  # cases in one script block of details; the page finds a case by dividing

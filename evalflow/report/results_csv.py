@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, TextIO
 
-from evalflow.datasets import case_to_row
+from evalflow.datasets import short_row
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.paths import FORMULA, safe_text
@@ -172,9 +172,11 @@ class CasesWriter:
             self._last = key
             about = {name: getattr(row.answer, name, None) for name in ABOUT_ANSWER}
             kept = {name: value for name, value in about.items() if value is not None}
-            case = case_to_row(as_answered(row.case, row.answer))
-            line = json_line(case | {name: value for name, value in kept.items() if name not in case})
-            self._file.write(f"{line.decode()}\n")
+            case = short_row(as_answered(row.case, row.answer))
+            case |= {name: value for name, value in kept.items() if name not in case}
+            if case.get("reference", "") is None:  # at the end, where `SavedRun.case_texts` finds it without parsing
+                case["reference"] = case.pop("reference")
+            self._file.write(f"{json_line(case).decode()}\n")
 
 
 def columns_of_scores(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str]]:

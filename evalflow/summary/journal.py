@@ -41,7 +41,7 @@ def journal_row(record: ScoreRecord) -> dict[str, object]:
 def journal_line(record: ScoreRecord) -> dict[str, object]:
     """A record as written to scores.jsonl: without the run's id, which run.json has, and without empty fields.
 
-    Its score is always there. Empty is None, or what `ABSENT` has.
+    Its score is always there. Empty is None, or what `ABSENT` has: most lines are of a first and only answer and reply.
     """
     row = journal_row(record)
     del row["run_id"]
@@ -80,7 +80,15 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
 
 
 _NO_BILL = bill_row(NOTHING)
-ABSENT: Mapping[str, object] = {"tags": [], "steps": "[]", "cached": False, "bill": _NO_BILL}
+ABSENT: Mapping[str, object] = {
+    "tags": [],
+    "target_repeat": 0,
+    "metric_version": 1,
+    "repeat": 0,
+    "steps": "[]",
+    "cached": False,
+    "bill": _NO_BILL,
+}
 """The values of columns that a line of scores.jsonl leaves out; those of all other columns are null."""
 
 

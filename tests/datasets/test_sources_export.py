@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets import case_to_row, read, tag_name
+from evalflow.datasets import case_to_row, read, short_row, tag_name
 from evalflow.datasets.rows import is_empty
 from evalflow.records import Case, Context, Message
 
@@ -54,15 +55,35 @@ cases = st.builds(
 )
 
 
+ASKED = Case(dataset="mine", index=0, id="a", messages=(Message("user", "Why?"),), reference="x", expected="x")
+
+
 @given(case=cases)
+@example(case=ASKED)
+@example(case=replace(ASKED, reference=None))
+@example(case=replace(ASKED, reference="[1]", expected="[1]"))
+@example(case=replace(ASKED, reference=" ", expected=" ", messages=(Message("user", ""),)))
+@example(
+    case=replace(ASKED, messages=(Message("user", '["a"]'),), contexts=(Context('["a"]'), Context("<b>", title="")))
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_case_written_as_a_row_reads_again_as_the_same_case(case: Case, here: Path) -> None:
     assume(not is_empty(case_to_row(case)))  # such a row is left out
-    row = json.dumps(case_to_row(case))
-    (here / "cases.jsonl").write_text(f"{row}\n")
-    (here / "cases.json").write_text(f"[{row}]")
-    for name in ("cases.jsonl", "cases.json"):
-        assert list(read("mine", DatasetConfig(path=str(here / name), allow_irregular=True))) == [case]
+    for to_row in (case_to_row, short_row):
+        row = json.dumps(to_row(case))
+        (here / "cases.jsonl").write_text(f"{row}\n")
+        (here / "cases.json").write_text(f"[{row}]")
+        for name in ("cases.jsonl", "cases.json"):
+            assert list(read("mine", DatasetConfig(path=str(here / name), allow_irregular=True))) == [case]
+
+
+def test_a_short_row_leaves_out_what_reading_adds() -> None:
+    case = replace(ASKED, contexts=(Context("c"), Context("d", title="t")))
+    contexts = ["c", {"text": "d", "title": "t"}]
+    assert short_row(case) == {"id": "a", "question": "Why?", "contexts": contexts, "expected": "x"}
+    assert short_row(replace(ASKED, reference=None))["reference"] is None
+    turns = (Message("assistant", "Hello."), *ASKED.messages)
+    assert len(short_row(replace(ASKED, messages=turns))["messages"]) == 2  # pyright: ignore[reportArgumentType]
 
 
 def test_absent_fields_are_left_out() -> None:

@@ -28,6 +28,11 @@ def test_failed_first_then_errors_then_the_worst_scores_then_what_has_none(make_
     assert set(found) - set(before) == {("rag", last)}
 
 
+def test_a_run_with_too_many_cases_lists_fewer_than_would_fit(make_scores, monkeypatch):
+    monkeypatch.setattr("evalflow.report.cases.LISTED", 1)
+    assert most_informative(make_scores(CELLS), METRICS, 7) == {("rag", "failed")}
+
+
 def test_nothing_is_chosen_where_all_cases_fit(make_scores):
     assert most_informative(make_scores(CELLS), METRICS, 8) is None
     assert most_informative(make_scores([]), METRICS) is None

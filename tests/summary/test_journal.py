@@ -63,8 +63,10 @@ def test_a_line_has_the_journal_columns_and_they_scan(record: Make, tmp_path: Pa
 
 def test_a_line_leaves_out_what_is_empty_and_the_id_of_its_run(record: Make):
     plain = record(judge=None, cost_usd=None, input_tokens=None, output_tokens=None, latency_s=None)
-    cell = ["dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat"]
+    cell = ["dataset", "index", "case_id", "target", "metric"]
     assert list(journal_line(plain)) == [*cell, "status", "score", "finished_at"]
+    again = record(target_repeat=1, repeat=2, metric_version=3)
+    assert {"target_repeat", "repeat", "metric_version"} <= journal_line(again).keys()
     full = record(group="g", tags=("a",), cached=True, steps=({"id": "s"},), bill=PAID, reason="so")
     assert {"judge", "group", "tags", "cached", "steps", "bill", "reason"} <= journal_line(full).keys()
 

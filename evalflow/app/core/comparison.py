@@ -20,7 +20,7 @@ from evalflow.app.core.changed import (
     what_changed,
 )
 from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
-from evalflow.app.core.saved import SavedRun, find_scored, notes_on_exclusions
+from evalflow.app.core.saved import SavedRun, asked_in, find_scored, notes_on_exclusions
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.journal import cell_digest
@@ -421,7 +421,7 @@ class BaselineAnswers:
             with self._file.open("rb") as lines:
                 lines.seek(place)
                 known = json.loads(lines.readline())
-        before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
+        before = asked_in(known)
         asked = [message.content for message in case.messages if message.role != "assistant"]
         others = {name: value for name, value in case.vars.items() if name != BASELINE}
         if known.get("answer") is None or before != asked:

@@ -46,7 +46,8 @@ ANOTHER = (
     "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
 )
 _ID = r'^\{"id":("(?:[^"\\]|\\.)*")'  # the id with which a line of cases.jsonl begins
-_ASKED: Sequence[str] = ("messages", "reference", "expected")
+_ASKED: Sequence[str] = ("question", "messages", "reference", "expected")
+_NO_REFERENCE = '"reference":null'  # of a case whose expected text is not its reference
 _MAYBE_NO_TEXT = r"^[\[{0-9-]|^(true|false)$"  # how Polars writes a JSON value that is not text
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
@@ -155,10 +156,13 @@ class SavedRun:
             return pl.DataFrame(schema={"line": pl.UInt32, "dataset": pl.String, "id": pl.String, "text": pl.UInt64})
         unsure = pl.any_horizontal(pl.col("reference", "expected").str.contains(_MAYBE_NO_TEXT))
         # Polars escapes quotes and line breaks in lists, and no backslashes.
-        escaped = pl.scan_lines(self.folder.cases, name="line").select(escaped=pl.col("line").str.contains(r"\\[\\u]"))
-        unsure |= pl.col("messages").str.contains("\\", literal=True) & pl.col("escaped")
-        text = pl.when(~unsure.fill_null(value=False)).then(pl.struct(_ASKED).hash())
-        rows = pl.concat([pl.scan_ndjson(self.folder.cases, schema=columns), escaped], how="horizontal")
+        line = pl.col("line").str
+        no_reference, null = line.ends_with(f",{_NO_REFERENCE}}}"), line.contains(_NO_REFERENCE, literal=True)
+        about = {"escaped": line.contains(r"\\[\\u]"), "no_reference": no_reference, "misplaced": null & ~no_reference}
+        unsure |= (pl.col("messages").str.contains("\\", literal=True) & pl.col("escaped")) | pl.col("misplaced")
+        text = pl.when(~unsure.fill_null(value=False)).then(pl.struct(*_ASKED, "no_reference").hash())
+        lines = pl.scan_lines(self.folder.cases, name="line").select(**about)
+        rows = pl.concat([pl.scan_ndjson(self.folder.cases, schema=columns), lines], how="horizontal")
         try:
             return self._placed(rows).select("line", "dataset", "id", text=text).collect(engine="streaming")
         except pl.exceptions.ComputeError as error:
@@ -186,11 +190,18 @@ class SavedRun:
         return cases.with_row_index("line").head(start).with_columns(dataset=dataset)
 
 
+def asked_in(row: Mapping[str, Any]) -> list[Any]:
+    """The contents of all turns in a row of cases.jsonl that are not the bot's."""
+    if "question" in row:
+        return [row["question"]]
+    return [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
+
+
 def _digest_of(line: bytes) -> int:
     """Hash the questions and expectation of a line of cases.jsonl."""
     row: dict[str, Any] = from_json(line)
-    asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
-    reference, expected = row.get("reference"), row.get("expected")
+    asked, expected = asked_in(row), row.get("expected")
+    reference = row.get("reference", expected if isinstance(expected, str) and datasets.is_plain(expected) else None)
     if expected is not None and not isinstance(expected, str):
         expected = (json_text(expected),)  # the order of keys makes no difference
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evalflow.app.core.saved import SavedRun
-from evalflow.datasets import case_to_row
+from evalflow.datasets import case_to_row, short_row
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
@@ -46,13 +47,16 @@ def test_a_line_of_another_case_is_not_parsed_and_a_damaged_one_is_told(saved: S
         list(saved.cases({("d", "b")}))
 
 
-def test_cases_are_the_same_by_question_and_expectation_alone(saved: SavedRun):
+@pytest.mark.parametrize("to_row", [case_to_row, short_row])
+def test_cases_are_the_same_by_question_and_expectation_alone(
+    saved: SavedRun, to_row: Callable[[Case], dict[str, object]]
+):
     assert saved.case_texts()["id"].to_list() == IDS
     first = next(saved.cases())
 
     def identity(case: Case, **other: str) -> tuple[int | None, int]:
         """The hash of a case's text, and its digest."""
-        line = json_line(json.loads(json_line(case_to_row(case))))
+        line = json_line(json.loads(json_line(to_row(case))))
         for old, new in other.items():
             line = line.replace(old.encode(), new.encode())
         saved.folder.cases.write_bytes(line + b"\n")
@@ -68,6 +72,7 @@ def test_cases_are_the_same_by_question_and_expectation_alone(saved: SavedRun):
         [replace(first, messages=(*more, asked)), replace(first, messages=(more[0], asked))],
         [replace(first, expected={"x": 1, "y": [2]}), replace(first, expected={"y": [2], "x": 1}, answer="another")],
         [replace(first, expected="an"), replace(first, expected="an", actual="x")],
+        [replace(first, reference="an", expected="an")],
         [replace(first, reference="a")],
         [replace(first, reference=("a", "b"))],
         [replace(first, reference='["a", "b"]')],
