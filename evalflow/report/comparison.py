@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import PurePath
 
@@ -25,6 +25,7 @@ from evalflow.report.comparison_sentences import (
     verdict_in_words,
 )
 from evalflow.report.page import judge_lines
+from evalflow.report.titles import ShownTitles
 from evalflow.report.wording import (
     ADJUSTMENTS,
     SHORT_ADJUSTMENTS,
@@ -172,15 +173,15 @@ class Comparison:
         files = _recorded_in(manifest)
         return plain_line(f"{manifest.bot_title} in {files}" if files else manifest.bot_title)
 
-    def dataset_named(self, dataset: str) -> str:
-        """A dataset's title in one of the runs, or else its name."""
-        titles = (manifest.dataset_title(dataset) for manifest in self.runs.values())
-        return plain_line(next((title for title in titles if title != dataset), dataset))
+    @cached_property
+    def shown(self) -> ShownTitles:
+        """The titles of metrics and datasets."""
+        titles = ShownTitles.of(self.runs.values())
+        return replace(titles, metrics={**titles.metrics, **self.metric_titles})
 
     def named(self, metric: str) -> str:
         """A metric's title in a sentence, in quotes if it is more than a word."""
-        own = {name: title for manifest in self.runs.values() for name, title in manifest.titles.items()}
-        title = plain_line({**own, **self.metric_titles}.get(metric, metric))
+        title = self.shown.metric(metric)
         return f"“{title}”" if " " in title else title
 
     def document(self) -> dict[str, object]:
@@ -335,9 +336,9 @@ def by_labels_in_words(change: MetricChange) -> str:
     return "" if change.judged is None else f" by labels (judge {signed(change.judged)})"
 
 
-def also_changed(one: CaseChange) -> str:
+def also_changed(one: CaseChange, named: Callable[[str], str] = plain_line) -> str:
     """A case's other metrics that changed, and how, or empty."""
-    return ", ".join(f"{plain_line(other.metric)} {became(other)}" for other in one.others)
+    return ", ".join(f"{named(other.metric)} {became(other)}" for other in one.others)
 
 
 def became(change: MetricChange) -> str:
@@ -359,7 +360,7 @@ def judge_change_lines(found: Comparison) -> Iterator[str]:
     for pair, changes in found.judge_changes.items():
         for one in changes:
             about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"
-            where = f"{found.named(one.metric)} on {found.dataset_named(one.dataset)}"
+            where = f"{found.named(one.metric)} on {found.shown.dataset(one.dataset)}"
             for change in one.changes:
                 yield (
                     f"agreement with labels, {where} ({about}): "

@@ -21,7 +21,6 @@ from evalflow.report.comparison_sentences import (
 )
 from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, of_what, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
-from evalflow.report.titles import ShownTitles
 from evalflow.report.word_changes import Stretch, shortened, word_changes
 from evalflow.report.wording import (
     case_lines,
@@ -54,7 +53,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         wide=True,
         said=[(found.sentence, beside)],
     )
-    rows = ShownTitles.of(found.runs.values()).shown(found.rows)
+    rows = found.shown.shown(found.rows)
     every = _differences_table(found, rows)
     context = {
         "found": found,
@@ -164,7 +163,9 @@ def _agreement_table(found: Comparison) -> PageTable:
     for pair, changes in found.judge_changes.items():
         for one in changes:
             about = joined(
-                one.dataset, judges_of(found, pair, one), f"{pair[1]} against {pair[0]}" if found.several else ""
+                found.shown.dataset(one.dataset),
+                judges_of(found, pair, one),
+                f"{pair[1]} against {pair[0]}" if found.several else "",
             )
             for change in one.changes:
                 before, after, difference = change.before, change.after, change.difference
@@ -193,10 +194,11 @@ def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
         PageColumn("Reason in B"),
     ]
     passes = {True: "pass", False: "fail", None: ""}
+    metric = found.shown.metric
     cells = [
         (
             case_lines(one.case_id, found.questions.get((one.dataset, one.case_id))),
-            (f"{one.metric}{by_labels_in_words(one)}", also_changed(one)),
+            (f"{metric(one.metric)}{by_labels_in_words(one)}", also_changed(one, metric)),
             (number(one.score_a), passes[one.passed_a]),
             (number(one.score_b), passes[one.passed_b]),
             signed(one.change),

@@ -45,14 +45,14 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
     """Label and text of the main facts of a run or a sweep; totals of an unfinished one are left out."""
     run = None if isinstance(manifest, SweepManifest) else manifest
     sent, received = manifest.input_tokens, manifest.output_tokens
-    datasets = [f"{name} ({about.cases:,} cases)" for name, about in run.datasets.items()] if run else []
+    datasets = [f"{run.dataset_title(one)} ({counted(n.cases)})" for one, n in run.datasets.items()] if run else []
     found: list[tuple[str, str | None]] = [
         ("Run" if run else "Sweep", manifest.run_id),
         ("Started", _moment(manifest.started_at)),
         ("Time", _duration(manifest.seconds)),
         ("Status", manifest.status),
         ("Dataset", ", ".join(datasets)),
-        ("Target", run and run.target.name),
+        ("Target", run and ", ".join(dict.fromkeys([run.bot_title, run.target.name]))),
         ("Metrics", run and ", ".join(run.titles.get(name, name) for name in run.metrics)),
         ("Requests", _requests(manifest)),
         ("Tokens", None if sent is None or received is None else f"{sent:,} in, {received:,} out"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from evalflow.records.manifest import Manifest
+from evalflow.report.wording import plain_line
 
 
 class _OfMetric(Protocol):
@@ -30,10 +31,19 @@ class ShownTitles:
 
     @classmethod
     def of(cls, runs: Iterable[Manifest]) -> ShownTitles:
-        """The titles in several runs; if they differ, those of the last."""
+        """The titles in several runs; if they differ, those of the last that has one."""
         every = list(runs)
         metrics = {name: title for run in every for name, title in run.titles.items()}
-        return cls(metrics, {name: run.dataset_title(name) for run in every for name in run.datasets})
+        datasets = ((name, run.dataset_title(name)) for run in every for name in run.datasets)
+        return cls(metrics, {name: title for name, title in datasets if title != name})
+
+    def metric(self, name: str) -> str:
+        """A metric's title on one line, or else its name."""
+        return plain_line(self.metrics.get(name, name))
+
+    def dataset(self, name: str) -> str:
+        """A dataset's title on one line, or else its name."""
+        return plain_line(self.datasets.get(name, name))
 
     def shown(self, rows: Iterable[T]) -> list[T]:
         """The rows for display: their metrics, and datasets if they have some, have titles instead of names."""

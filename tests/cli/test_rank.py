@@ -70,11 +70,11 @@ def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(prog
     metric = "# @package metric.tone\n" + json.dumps({**grade, "scale": {"type": "boolean"}, "threshold": 1})
     (program.folder / "conf/metric/tone.yaml").write_text(metric, encoding="utf-8")
     program.write("cases.jsonl", *cases(3, 12))
-    other = ["metric.exact_match.threshold=0"]
+    titled, other = "+metric.exact_match.title=Word for word", ["metric.exact_match.threshold=0"]
     with Endpoint(lambda _: {"reason": "so", "score": True}) as endpoint:
         for name, limit in {"one": [], "two": [], "three": other}.items():
             data = ("dataset=rag", "dataset.rag.path=cases.jsonl", "dataset.rag.fields=null")
-            words = (*data, "metric=[tone,exact_match]", f"hydra.run.dir=runs/{name}", *limit)
+            words = (*data, "metric=[tone,exact_match]", titled, f"hydra.run.dir=runs/{name}", *limit)
             done = program(*words, *judge_arguments(endpoint.url))
             assert done.returncode == 0, done.stderr
     same, page = ("rank", "runs/one", "runs/two"), program.folder / "runs/two/rank.html"
@@ -90,6 +90,10 @@ def test_only_judges_of_ranked_metrics_are_named_and_titles_are_on_the_page(prog
     compared = (program.folder / "runs/two/compare.html").read_text(encoding="utf-8")
     assert "Tone of voice</" in compared
     assert "cases that pass everything" in compared
+    assert program("compare", "runs/one", "runs/three").returncode == 0
+    compared = (program.folder / "runs/three/compare.html").read_text(encoding="utf-8")
+    assert ">Word for word</" in compared
+    assert ">exact_match<" not in compared
 
     document = json.loads(program("rank", "runs/one", "runs/three", "--json").stdout)
     found = {(one["metric"], one["by"]): one for one in document["rankings"]}
