@@ -2,7 +2,7 @@
 
 A page, a REST request, an event of a page and what a page reads later each need a slot. The order is that of start-time
 fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has taken, from
-getting a slot to its end.
+getting a slot to its end, at most `LONGEST_WORK_S` for each piece of work.
 
 While a slot is free nobody queues, so somebody who always works would share the one event loop with all others. Whoever
 has lately used much more than somebody who is at work therefore waits until that work has ended.
@@ -30,28 +30,29 @@ LONGEST_SLOT_S = 0.25
 of which `work.trials` bounds the number. Slots must not become what a server waits for whose database is slow: there
 are at least `SLOTS / LONGEST_SLOT_S` a second, more than the pages that one process can build.
 
-The time after that is counted too, until the owner releases the slot: a request when its response begins, or while its
-body arrives; an event of a page when it has been waited for."""
+The time after that is counted too, up to `LONGEST_WORK_S`, until the owner releases the slot: a request when its
+response begins, or while its body arrives; an event of a page when it has been waited for."""
+LONGEST_WORK_S = 1.0
+"""Seconds after which work is not counted any longer, and nobody waits for it: it may wait for a judge for minutes."""
 LATELY_S = 5.0
-"""Seconds in which what somebody has lately used falls to 1/e, if they use nothing more. One piece of work that does
-not end comes to this many seconds at most."""
+"""Seconds in which what somebody has lately used falls to 1/e, if they use nothing more."""
 TIMES_MORE, MORE_S = 2.0, 1.0
 """Somebody has used much more than another if they have lately used more than `TIMES_MORE` times the other's seconds
-plus `MORE_S`. While new people work all the time, they still get at least `MORE_S / LATELY_S` of the time."""
-LONGEST_WORK_S = 1.0
-"""Seconds after which nobody waits any longer for the work of somebody who has used less; it may wait for a judge."""
+plus `MORE_S`. Whoever has lately used U seconds waits for others at most `LATELY_S * ln(U / MORE_S)` seconds after none
+of their work is counted. While new people always work, somebody who always asks still gets at least `MORE_S / LATELY_S`
+of the time, if slots are free."""
 MOST_ACCOUNTS = 1000
 """Number of accounts from which those of people who may begin anew are dropped."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Account:
     """What a person has used.
 
     Attributes:
         due: Virtual time at which their next work begins: the seconds that somebody has had who always waits.
         held: Number of slots that they hold.
-        working: Number of pieces of work that have had a slot and have not ended.
+        working: Number of pieces of work that are counted now.
         used: Seconds that their work has lately taken, as of `noted`.
         noted: When `used` or `working` was last changed, by the monotonic clock.
     """
@@ -63,31 +64,29 @@ class _Account:
     noted: float = 0.0
 
     def lately(self, now: float) -> float:
-        """The seconds that their work has lately taken, also that which has not ended."""
+        """The seconds that their work has lately taken, with what is counted now."""
         kept = math.exp((self.noted - now) / LATELY_S)
         return self.used * kept + self.working * LATELY_S * (1 - kept)
 
     def work(self, change: int, now: float) -> None:
-        """Note that a piece of work begins or ends."""
+        """Note that the counting of a piece of work begins (1) or ends (-1)."""
         self.used, self.noted = self.lately(now), now
         self.working += change
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """A slot of a piece of work; `release` it when the work ends, any number of times.
 
     Attributes:
-        counted: Until when the work is counted, by the monotonic clock.
+        counted: Until when `due` of the account has the work, by the monotonic clock.
         is_held: False once the slot is given up, which may be before the work ends.
-        is_over: Whether the work has ended.
     """
 
     scheduler: Scheduler
     account: _Account
     counted: float
     is_held: bool = True
-    is_over: bool = False
     _late: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
@@ -97,20 +96,20 @@ class Slot:
         """Continue without the slot; the work of others waits for it somewhat longer."""
         self.scheduler.give_up(self)
         rest_s = LONGEST_WORK_S - LONGEST_SLOT_S
-        self._late = asyncio.get_running_loop().call_later(rest_s, self.scheduler.wait_no_longer, self)
+        self._late = asyncio.get_running_loop().call_later(rest_s, self.scheduler.stop_counting, self)
 
     def release(self) -> None:
         """End the work, and give the slot up if it is still held."""
-        if not self.is_over:
-            assert self._late
-            self._late.cancel()
-            self.scheduler.end(self)
+        assert self._late
+        self._late.cancel()
+        self.scheduler.stop_counting(self)
+        self.scheduler.give_up(self)
 
 
 _CURRENT = ContextVar["Slot | None"]("_CURRENT", default=None)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     account: _Account
     number: int
@@ -171,29 +170,29 @@ class Scheduler:
 
     def give_up(self, slot: Slot) -> None:
         """Count what the work has taken so far, and give its slot to the next."""
-        account, now = slot.account, time.monotonic()
-        account.due += now - slot.counted
-        slot.counted = now
+        self._count(slot)
         if slot.is_held:
             slot.is_held = False
             self._held.remove(slot)
-            account.held -= 1
+            slot.account.held -= 1
         if not self._held and not self._waiting:
-            self._virtual = max(self._virtual, account.due)
+            self._virtual = max(self._virtual, slot.account.due)
         self._grant()
 
-    def end(self, slot: Slot) -> None:
-        """End a piece of work, and give up its slot if it is still held."""
-        slot.is_over = True
-        slot.account.work(-1, time.monotonic())
-        self.wait_no_longer(slot)
-        self.give_up(slot)
-
-    def wait_no_longer(self, slot: Slot) -> None:
-        """Let those who have used more work at the same time."""
+    def stop_counting(self, slot: Slot) -> None:
+        """Count the work no longer, and let those who have used more work at the same time."""
         if slot in self._at_work:
+            self._count(slot)
             self._at_work.remove(slot)
+            slot.account.work(-1, slot.counted)
             self._grant()
+
+    def _count(self, slot: Slot) -> None:
+        """Add to the account what the work has taken since that was done last."""
+        if slot in self._at_work:
+            now = time.monotonic()
+            slot.account.due += now - slot.counted
+            slot.counted = now
 
     def _grant(self) -> None:
         while len(self._held) < self._slots and (first := self._first()) is not None:

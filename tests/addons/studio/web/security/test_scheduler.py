@@ -237,6 +237,28 @@ async def test_work_counts_while_it_goes_on_without_its_slot(clock: Clock, monke
     assert people.order[3:] == ["vera 2"]
 
 
+async def test_work_that_waits_for_long_keeps_its_owner_from_nothing(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = People(clock, 6)
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 0.0)
+    monkeypatch.setattr(scheduler, "LONGEST_WORK_S", 0.01)
+    people.ask("vera judge")
+    await settle()
+    waiting = people.held.pop("vera")
+    await asyncio.sleep(0.05)
+    monkeypatch.setattr(scheduler, "LONGEST_SLOT_S", 60.0)
+    clock.now += 60.0
+    people.ask("ann 1", "ben 1", "cleo 1")  # who always work, a little each
+    await settle()
+    people.ask("vera 1")
+    await settle()
+    assert people.order == ["vera judge", "ann 1", "ben 1", "cleo 1", "vera 1"]
+    due = people.due("vera")
+    waiting.release()
+    assert people.due("vera") == due, "nor when it ends"
+
+
 async def test_two_who_have_used_about_the_same_work_at_once(clock: Clock) -> None:
     people = People(clock, 6)
     people.ask("vera 1", "ben 1")
