@@ -170,6 +170,8 @@ _LIMITS = {
 minutes."""
 REPEATED_S = 60.0
 """How often a fault that lasts is logged: every request, and each look at the database, meets it."""
+_OUT_OF_RANGE = "22003"
+"""PostgreSQL's SQLSTATE numeric_value_out_of_range."""
 _WRITERS = 0x65766C77  # an arbitrary constant
 """PostgreSQL's advisory lock that serializes transactions that read before they write."""
 
@@ -307,7 +309,7 @@ class Database:
 def _unstorable(error: UnicodeEncodeError | DataError | OverflowError) -> Problem | None:
     """The problem with a value that no database can store; None if the error is about something else."""
     said = first_line(error) if isinstance(error, DataError) else str(error)
-    if "out of range" in said or "too large to convert to SQLite" in said:
+    if _is_too_large(error, said):
         return Problem("a number is larger than any that is stored", "", "take a number that the server has given")
     if isinstance(error, UnicodeEncodeError):
         is_text = error.encoding == "utf-8" and error.reason == "surrogates not allowed"
@@ -315,6 +317,14 @@ def _unstorable(error: UnicodeEncodeError | DataError | OverflowError) -> Proble
         is_text = "NUL" in said
     what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
     return Problem(what, "", "remove the character") if is_text else None
+
+
+def _is_too_large(error: UnicodeEncodeError | DataError | OverflowError, said: str) -> bool:
+    """Whether an integer is larger than its column; other values that are out of range, e.g. dates, are bugs."""
+    if isinstance(error, DataError):
+        is_of_range = getattr(error.orig, "sqlstate", None) == _OUT_OF_RANGE
+        return is_of_range and re.search(r"\b(?:integer|bigint|smallint) out of range", said) is not None
+    return isinstance(error, OverflowError) and "too large to convert to SQLite" in said
 
 
 def open_database(url: str) -> Database:

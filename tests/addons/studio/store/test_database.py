@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DataError
 
 from evalflow.addons.studio.store import Database, cases, definitions, open_database, runs
 from evalflow.addons.studio.store import database as database_module
@@ -65,6 +66,22 @@ def test_another_number_that_is_too_large_in_a_block_stays_a_bug(empty_url: str)
     with closing(open_database(empty_url)) as database, pytest.raises(OverflowError):
         with database.reading():
             float(10**400)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT date '2026-01-01' + 2147483647",  # "date out of range"
+        "SELECT CAST(1e9 AS numeric(3))",  # "numeric field overflow"
+        "SELECT 10.0::numeric ^ 1000000",  # "value overflows numeric format"
+        "SELECT to_timestamp(1e300)",  # "timestamp out of range"
+    ],
+)
+def test_other_values_out_of_range_stay_a_bug(asked: str, empty_url: str) -> None:
+    if "postgres" not in empty_url:
+        pytest.skip("SQLite has no such types")
+    with closing(open_database(empty_url)) as database, pytest.raises(DataError), database.reading() as connection:
+        connection.execute(text(asked))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-16"])
