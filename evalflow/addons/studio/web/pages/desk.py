@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -175,8 +176,10 @@ class Desk:
         try:
             await to_thread.run_sync(self._draft(item))
         except (TakenError, NotFoundError) as error:
-            await self._open_again(error)
+            await self._open_again(item, error)
         except EvalflowError as error:
+            if item is not self._item:
+                return  # it was finished meanwhile, with all that it had
             if self._saved.text != _NOT_SAVED:  # it is told once
                 self._saved.set_text(_NOT_SAVED)
                 tell_fault(error, focus=False)
@@ -210,7 +213,7 @@ class Desk:
 
     async def _leave(self, work: Callable[[], object]) -> None:
         """Run the work that finishes this answer, and show the next."""
-        if self._is_busy or self._item is None:
+        if self._is_busy or (item := self._item) is None:
             return
         self._is_busy = True
         try:
@@ -218,27 +221,31 @@ class Desk:
                 try:
                     await to_thread.run_sync(work)
                 except (TakenError, NotFoundError) as error:
-                    await self._open_again(error)
+                    await self._open_again(item, error)
                 else:
                     await self._next()
         finally:
             self._is_busy = False
 
-    async def _open_again(self, error: UserError) -> None:
+    async def _open_again(self, item: DeskItem, error: UserError) -> None:
         """After a refusal: show the answer as it is now, or say why it is no longer the person's."""
-        assert self._item is not None
-        comment = self._comment.value or ""
-        try:
-            await to_thread.run_sync(self._draft(self._item))
-            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._item.item)
-        except (TakenError, NotFoundError):
-            self._item = None
-            self._place.clear()
-            with self._place:
-                _lost(error, comment, self._next)
-        else:
+        if item is not self._item:
+            return  # the refusal came late: another answer is shown
+        comment, now = self._comment.value or "", None
+        with suppress(TakenError, NotFoundError):
+            await to_thread.run_sync(self._draft(item))
+            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, item.item)
+            now = found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review)
+        if item is not self._item:
+            return
+        if now is not None:
             tell_fault(error)
-            self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+            self._to(*now)
+            return
+        self._item = None
+        self._place.clear()
+        with self._place:
+            _lost(error, comment, self._next)
 
     async def _next(self) -> None:
         found = await to_thread.run_sync(review_desk.next_item, self._workspace, self._review)
@@ -251,12 +258,15 @@ class Desk:
         self._show(item, progress)
 
     async def _back(self) -> None:
+        item = self._item
         await self._save()
         if self._before is None:
             return
         with forms.faults_shown():
             found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._before)
-            self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+            progress = await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review)
+            if item is self._item:
+                self._to(found, progress)
 
     def _declining(self) -> ui.dialog:
         async def decline(_: ui.button) -> None:
