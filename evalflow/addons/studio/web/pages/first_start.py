@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -93,39 +93,44 @@ def first_steps(workspace: Workspace, connections: Sequence[str] | None) -> None
 
 
 class _OwnCase:
-    """Where the first answer comes from: the bot is asked, or it is pasted."""
+    """Where the first answer comes from: the bot is asked, or it is pasted. Each form keeps what is typed."""
 
     def __init__(self, workspace: Workspace, connections: Sequence[str] | None) -> None:
         self._workspace, self._connections = workspace, connections
         self._question: forms.Field | None = None
+        self._shown = "ask"
         with ui.element("div").classes("form"):
-            forms.choices("Where the answer comes from", _SOURCES, "ask", self._show)
-        self._place, self._latest = ui.element("div").classes("stack"), Latest()
-        with self._place:
-            self._ask("")
+            forms.choices("Where the answer comes from", _SOURCES, self._shown, self._show)
+        self._places = {source.value: ui.element("div").classes("stack") for source in _SOURCES}
+        with self._places["ask"]:
+            self._ask()
+        self._toggle()
+
+    def _toggle(self) -> None:
+        for source, place in self._places.items():
+            place.set_visibility(source == self._shown)
 
     async def _show(self, source: str) -> None:
-        is_latest, judges = self._latest.begin(), list[StoredJudge]()
-        if source == "paste":
+        self._shown, place = source, self._places[source]
+        if not place.default_slot.children:
             judges = await to_thread.run_sync(list_judges, self._workspace)
-        if not is_latest():
-            return
-        asked = str(self._question.value or "") if self._question else ""
-        self._place.clear()
-        with self._place:
-            if source == "paste":
-                models = [one for one in judges if has_models(one) and one.name != "target"]
-                self._question = _PastedAnswer(self._workspace, models, asked).question
-            else:
-                self._ask(asked)
+            if not place.default_slot.children:  # else it was chosen twice meanwhile
+                with place:
+                    self._paste([judge for judge in judges if has_models(judge) and judge.name != "target"])
+        self._toggle()
 
-    def _ask(self, asked: str) -> None:
+    def _paste(self, judges: Sequence[StoredJudge]) -> None:
+        question = _PastedAnswer(self._workspace, judges).question
+        if self._question is not None:
+            question.bind_value(self._question)
+
+    def _ask(self) -> None:
         if self._connections == []:
             message("This server has no connections yet.", "A bot is called through one, so that its key stays here.")
             with ui.element("div").classes("actions"):
                 link_button("Connections", "/connections/new" if may("own") else "/connections")
         else:
-            self._question = _OwnBot(self._workspace, self._connections, asked).question
+            self._question = _OwnBot(self._workspace, self._connections).question
         with ui.element("p").classes("small muted"):
             ui.link("New bot", "/bots/new")
             text(" has every setting, and takes HTTP services too.", "span")
@@ -194,33 +199,39 @@ def _around(field: ui.element) -> ui.element:
 
 
 class _FirstRun:
-    """Saves a first case once, and runs it."""
+    """Saves the first case of a form, and runs it; a failure is shown at the end of the form."""
 
-    def __init__(self, workspace: Workspace, place: ui.element) -> None:
-        self._workspace, self._place = workspace, place
-        self._request: RunRequest | None = None
-        self._creation = uuid.uuid4().hex
+    def __init__(self, workspace: Workspace, form: ui.element) -> None:
+        self._workspace, self._form = workspace, form
+        self._saved: tuple[tuple[object, ...], RunRequest, str] | None = None
+        with form:
+            self._failure = ui.element("div").classes("stack")
 
-    async def start(self, save: Callable[[], RunRequest]) -> None:
-        """Start the run.
+    async def start(self, title: str, config: Mapping[str, object], case: FirstCase, judge: str = "target") -> None:
+        """Save as `save_first_case` does, unless the same was saved before, and start the run.
 
-        If that fails, the saved objects are kept, and the page for a new run shows what is missing.
+        If that fails, the saved objects and the form stay: another press tries again, and the page for a new run shows
+        what is missing.
         """
-        request = self._request = self._request or await to_thread.run_sync(save)
+        self._failure.clear()
+        given = (title, config, case, judge)
+        if self._saved is None or self._saved[0] != given:
+            request = await to_thread.run_sync(save_first_case, self._workspace, *given)
+            self._saved = (given, request, uuid.uuid4().hex)
+        _, request, key = self._saved
         try:
-            run = await to_thread.run_sync(lambda: create_run(self._workspace, request, self._creation))
+            run = await to_thread.run_sync(create_run, self._workspace, request, key)
         except EvalflowError as error:
-            self._place.clear()
-            with self._place:
+            with self._failure:
                 message(
                     f"{request.bot} and its first case are saved, but the run could not start.",
                     in_sentences(error),
                     "fail",
                 )
                 place = address("/runs/new", {"bot": request.bot, "dataset": request.datasets[0]})
-                link_button("New run", place, primary=True)
-            forms.saved()
-            reveal(self._place)
+                link_button("New run", place)
+            forms.saved(self._form)
+            reveal(self._failure)
         else:
             forms.leave(f"/runs/{run.run_id}")
 
@@ -228,11 +239,10 @@ class _FirstRun:
 class _PastedAnswer:
     """A form with a question, an answer that the bot gave, and what a good answer is."""
 
-    def __init__(self, workspace: Workspace, judges: Sequence[StoredJudge], asked: str) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Workspace, judges: Sequence[StoredJudge]) -> None:
         is_ready = any(not judge.missing_key for judge in judges)
         with forms.form(kept=True) as form:
-            self.question = forms.area(_PASTED_QUESTION, asked)
+            self.question = forms.area(_PASTED_QUESTION)
             self._answer = forms.area(_ANSWER)
             self._good = _GoodAnswer("judge" if is_ready else "text", judges)
             with ui.element("div").classes("actions"):
@@ -247,19 +257,18 @@ class _PastedAnswer:
         given: dict[str, forms.Field] = {"question": self.question, "answer": self._answer}
         with forms.faults_shown({**given, **self._good.fields}, self._saving):
             _, case = self._good.read(given)
-            judge = self._good.judge
-            await self._run.start(lambda: save_first_case(self._workspace, _PASTED, RECORDED, case, judge))
+            await self._run.start(_PASTED, RECORDED, case, self._good.judge)
 
 
 class _OwnBot:
     """A form that asks an own bot, and after its answer offers a first case."""
 
-    def __init__(self, workspace: Workspace, connections: Sequence[str] | None, asked: str) -> None:
+    def __init__(self, workspace: Workspace, connections: Sequence[str] | None) -> None:
         self._workspace = workspace
         self._latest = Latest()
         self._fields: dict[str, forms.Field] = {}
         self._good: _GoodAnswer | None = None
-        with forms.form():
+        with forms.form() as form:
             if connections is None:
                 self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field("")}
             else:
@@ -270,14 +279,14 @@ class _OwnBot:
                 else:
                     field.on_value_change(self._offer_models)
             self._model = ModelField(_MODEL)
-            self.question = forms.area(_QUESTION, asked)
+            self.question = forms.area(_QUESTION)
             self._fields |= by_problem("target", self._called)
             self._fields |= {"target.model": self._model.field, "question": self.question}
             with ui.element("div").classes("actions"):
                 self._trying = button("Try it", self._try, icon="send")
             self._reply = ui.element("div").props("aria-live=polite")
             self._case = ui.element("div").classes("form")
-        self._run = _FirstRun(workspace, self._case)
+        self._run = _FirstRun(workspace, form)
         self._tried: dict[str, Any] = {}
 
     def _config(self) -> dict[str, Any]:
@@ -328,4 +337,4 @@ class _OwnBot:
             values, case = self._good.read({"target.model": self._model.field, "question": self.question})
             config, model = self._config(), values["target.model"]
             title = model.rpartition("/")[2] or model
-            await self._run.start(lambda: save_first_case(self._workspace, title, config, case))
+            await self._run.start(title, config, case)

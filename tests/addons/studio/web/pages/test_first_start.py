@@ -140,6 +140,34 @@ def test_a_judge_decides_on_a_pasted_answer_by_criteria(visit: Callable[..., Any
         page.get_by_text("It names the price.", exact=True).filter(visible=True).first.wait_for()
 
 
+def test_a_run_that_cannot_start_leaves_the_form_to_try_again(visit: Callable[..., Any], pages: Server) -> None:
+    forget_bots(pages)
+    config = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
+    made = pages.ask("POST", "/api/v1/judges", {"name": "gone", "title": "Gone", "config": config}).json
+    page = visit("/")
+    page.locator(".choice", has_text="Paste an answer").click()
+    page.get_by_label("Question", exact=True).fill("What is the fee?")
+    page.get_by_label("Its answer").fill("It costs 3 pounds a year.")
+    page.get_by_role("combobox", name=re.compile("^Judge")).click()
+    page.get_by_role("option", name="Gone").click()
+    page.get_by_role("textbox", name="Criteria").fill("It names a price.")
+    version = f'"{made["version"]}"'
+    ended = pages.ask("DELETE", "/api/v1/judges/gone", If_Match=version, X_Requested_With="t")
+    assert ended.status in (200, 204), ended.body
+    page.get_by_role("button", name="Save and run").click()
+    page.get_by_text("are saved, but the run could not start").wait_for()
+    page.locator(".choice", has_text="Ask my bot").click()
+    assert page.get_by_label("First question").input_value() == "What is the fee?"
+    page.locator(".choice", has_text="Paste an answer").click()
+    assert page.get_by_label("Its answer").input_value() == "It costs 3 pounds a year."
+    page.get_by_role("combobox", name="A good answer").click()
+    page.get_by_role("option", name="It contains the expected answer").click()
+    page.get_by_role("textbox", name="Expected answer").fill("3 pounds")
+    page.get_by_role("button", name="Save and run").click()
+    page.wait_for_url("**/runs/*")
+    page.get_by_text("1 result").first.wait_for(timeout=120_000)
+
+
 def test_a_prompt_is_edited_run_and_compared_in_one_click(visit: Callable[..., Any], pages: Server) -> None:
     def answer(request: Request) -> str:
         return "It costs 3 pounds." if "Be exact" in request.text else "No idea."
