@@ -1,5 +1,6 @@
 // Keys of a page: an element with data-key is clicked by its key, or focused if it is a field (as / for a search). One
-// with data-key-seen, which cannot be taken back, is first scrolled into view if the person cannot see it.
+// with data-key-seen, which cannot be taken back, is first scrolled into view if the person cannot see it, and a key that
+// is held clicks it once.
 "use strict";
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -11,6 +12,7 @@ document.addEventListener("keydown", (event) => {
   const found = all.find((element) => here?.contains(element)) ?? all[0];
   if (!found) return;
   event.preventDefault();
+  if ("keySeen" in found.dataset && event.repeat) return;
   const { top, bottom } = found.getBoundingClientRect();
   if ("keySeen" in found.dataset && (top < 0 || bottom > innerHeight)) {
     found.closest("article").scrollIntoView({ block: "center" });

@@ -101,9 +101,13 @@ def test_two_people_label_and_an_editor_decides_and_closes(arrive: Callable[[str
     yes.and_(page.locator(":focus")).wait_for()
     assert 0 < yes.bounding_box()["y"] < page.viewport_size["height"]
     for left in range(len(DIFFER) - 1, 0, -1):
-        page.keyboard.press("1")
+        page.keyboard.down("1")
         page.get_by_text(f"{left} of 3 are to be decided").wait_for()
         yes.and_(page.locator(":focus")).wait_for()
+        page.keyboard.down("1")  # a key that is held decides once
+        page.wait_for_timeout(500)
+        assert page.get_by_text(f"{left} of 3 are to be decided").is_visible()
+        page.keyboard.up("1")
     page.keyboard.press("1")
     page.get_by_role("button", name="Close it").and_(page.locator(":focus")).wait_for()
     page.keyboard.press("Enter")
