@@ -155,3 +155,27 @@ def test_a_form_that_is_kept_is_left_without_a_question_while_the_server_is_away
     seen(page, "You typed something here that was not saved")
     assert asked == []
     press(page, "Discard it")
+
+
+FAKE_SOCKET = """field => {
+    const sent = [], heard = {};
+    window.socket = {
+        onAnyOutgoing: hear => { heard.out = hear; },
+        on: (name, hear) => { heard[name] = hear; },
+        emit: (name, message) => sent.push(message.listener_id),
+    };
+    field.dispatchEvent(new Event("input", {bubbles: true}));
+    const id = Number(field.id.slice(1)), args = [JSON.stringify(field.value)];
+    for (const listener_id of ["one", "two", "one"]) heard.out("event", {id, listener_id, args});
+    heard.disconnect();
+    return sent;
+}"""
+
+
+def test_the_last_message_of_each_listener_is_sent_again(visit: Visit) -> None:
+    page = visit("/datasets/new")
+    page.on("dialog", lambda dialog: dialog.accept())
+    typed = field(page, "Description")
+    typed.fill(TYPED)
+    assert {*typed.evaluate(FAKE_SOCKET)} >= {"one", "two"}
+    page.evaluate("localStorage.clear()")
