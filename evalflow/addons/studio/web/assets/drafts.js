@@ -1,14 +1,15 @@
 // Keeps what is typed into forms (data-draft, whose value is the person) in this browser, by person and page, until it
 // is saved. A page whose form has a draft offers it; without a connection, it says that nothing is lost. Only texts of
-// such forms are kept, which hold no keys. Signing out (a form with data-signs-out, whose value is the person) removes all
-// of that person's, on the page that it leads to: who stays, or whose server does not answer, keeps them.
+// such forms are kept, which hold no keys; unsaved.js has their selector from data-keeps-drafts. Signing out (a form
+// with data-signs-out, whose value is the person) removes all of that person's, on the page that it leads to: who stays,
+// or whose server does not answer, keeps them.
 "use strict";
 (() => {
   const PREFIX = "evalflow-draft ", LEAVING = "evalflow-leaving", OLDEST_MS = 30 * 24 * 3600 * 1000, PAUSE_MS = 400;
   const FIELDS = "textarea, input:not([type]), input[type=text], input[type=number]";
   let storage;
   try { storage = window.localStorage; } catch { return; } // it is off: unsaved.js still asks before a page is left
-  document.documentElement.dataset.keepsDrafts = "";
+  document.documentElement.dataset.keepsDrafts = FIELDS;
   let before = null, waiting, isOffered = false, isTyped = false;
 
   const forms = () => [...document.querySelectorAll("[data-draft]")];
@@ -39,9 +40,13 @@
   function keep() {
     waiting = undefined;
     if (before === null) return;
-    const typed = Object.entries(shown()).filter(([name, value]) => value !== (before[name] ?? ""));
+    const typed = Object.entries(shown()).filter(([name, value]) => name in before && value !== before[name]);
+    store(typed, Date.now());
+  }
+
+  function store(typed, at) {
     try {
-      if (typed.length) storage.setItem(place(), JSON.stringify({at: Date.now(), typed: Object.fromEntries(typed)}));
+      if (typed.length) storage.setItem(place(), JSON.stringify({at, typed: Object.fromEntries(typed)}));
       else storage.removeItem(place());
     } catch {
       // The browser's storage is full or off; unsaved.js still asks before the page is left.
@@ -49,8 +54,7 @@
   }
 
   function touched(event) {
-    if (before !== null || !event.target.closest?.("[data-draft]")) return;
-    before = shown();
+    if (event.target.closest?.("[data-draft]")) before = {...shown(), ...before};
   }
 
   function bar(message, ...buttons) {
@@ -69,7 +73,7 @@
 
   function restore(typed) {
     const known = fields();
-    before ??= shown();
+    before = {...shown(), ...before};
     for (const [name, value] of Object.entries(typed)) {
       const field = known.get(name);
       if (!field) continue;
@@ -90,12 +94,19 @@
       ["Restore it", () => restore(draft.typed)], ["Discard it", () => storage.removeItem(place())]);
   }
 
-  function saved() {
+  // Drops the draft of the form that was saved, or of all forms of the page.
+  function saved(event) {
     clearTimeout(waiting);
+    if (event.detail) keep();
     waiting = undefined;
-    before = null;
-    storage.removeItem(place());
+    const form = event.detail ? document.getElementById(event.detail) : document;
+    const its = new Set([...fields()].filter(([, field]) => form?.contains(field)).map(([name]) => name));
+    const others = ([name]) => event.detail && !its.has(name);
+    before = before && Object.fromEntries(Object.entries(before).filter(others)); // anew when they are next touched
+    const draft = read();
+    if (draft) store(Object.entries(draft.typed).filter(others), draft.at);
     document.querySelector(".draft-bar")?.remove();
+    isOffered = isTyped = false; // what is left and not shown is offered again
   }
 
   function lost(event) {

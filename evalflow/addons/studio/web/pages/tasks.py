@@ -258,9 +258,9 @@ class _TaskPage:
             values = {"title": said, "description": forms.written(description) or ""}
             work = partial(tasks.update_task, self._workspace, self._task.id, self._task.version, values)
             fields = {"task.title": title, "task.description": description}
-            await carry_out(work, lambda changed: forms.leave(f"/tasks/{changed.id}"), fields, saving)
+            await carry_out(work, lambda changed: forms.leave(f"/tasks/{changed.id}", edited), fields, saving)
 
-        with question("Edit the task", "", "Save", save) as asked, forms.form(kept=True):
+        with question("Edit the task", "", "Save", save) as asked, forms.form(kept=True) as edited:
             title = forms.line(_TITLE, self._task.title)
             description = forms.area(_DESCRIPTION, self._task.description)
         return asked

@@ -32,7 +32,6 @@ _KEYS = re.compile(r"\b(?:metric\.[a-z][a-z0-9_]*|target|judge)\.(?=[a-z])")
 """Prefixes of a configuration's key paths that a form does not show."""
 _KEY_PATH = re.compile(r"[a-z_]+(?:[.\[][a-z0-9_\]]+)*\Z")
 _LINE = re.compile(r"\.jinja:([0-9]+)\b")
-_SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 
 @contextmanager
@@ -80,15 +79,19 @@ def _lock(element: ui.element) -> None:
         element.props("tabindex=-1 aria-disabled=true")  # Quasar would show the disabled state
 
 
-def saved() -> None:
-    """Mark the forms of the page as saved."""
-    ui.run_javascript(_SAVED)
+def saved(only: ui.element | None = None) -> None:
+    """Mark the forms of the page as saved, or only those in an element; the others keep their drafts."""
+    ui.run_javascript(_saved(only))
 
 
-def leave(path: str) -> None:
-    """Go to another page of the project without a warning about unsaved changes."""
+def leave(path: str, only: ui.element | None = None) -> None:
+    """Go to another page of the project without a warning about unsaved changes; `only` as in `saved`."""
     # A single script, because NiceGUI may send a navigation before an earlier script.
-    ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(root_path() + path)})")
+    ui.run_javascript(f"{_saved(only)}; location.assign({json.dumps(root_path() + path)})")
+
+
+def _saved(only: ui.element | None) -> str:
+    return f'document.dispatchEvent(new CustomEvent("saved", {json.dumps({"detail": only.html_id if only else ""})}))'
 
 
 @contextmanager

@@ -322,7 +322,7 @@ class CommentList:
         fields = {"comment.text": self._field}
         if await forms.attempt(lambda: add_comment(self._workspace, self._on, said), fields, by=self._adding):
             self._field.value = ""
-            forms.saved()
+            forms.saved(self._form)
             self._form.set_visibility(self._is_open)
             await self.load()
 

@@ -81,3 +81,23 @@ def test_a_save_without_a_connection_is_kept_and_sent_when_it_is_back(visit: Vis
     page.evaluate("window.socket.connect()")
     page.wait_for_function(f"{DRAFTS}.length === 0")  # the bar said "Saved" all the time
     assert kept(pages, "cut")[0]["reference"] == "Typed while it was away."
+
+
+def test_a_form_that_is_saved_leaves_the_drafts_of_others(visit: Visit, pages: Server) -> None:
+    assert pages.ask("POST", "/api/v1/tasks", {"title": "Ask ann"}).status == 201
+    page = visit("/tasks/1")
+    page.on("dialog", accept)
+    typed = f"{DRAFTS}.flatMap(name => Object.values(JSON.parse(localStorage.getItem(name)).typed))"
+    page.get_by_label("Your comment").fill("A comment that is not added yet.")
+    page.wait_for_function(f"{typed}.length === 1")
+    press(page, "Edit")
+    page.get_by_label("Title").fill("Ask ben")
+    page.wait_for_function(f"{typed}.length === 2")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", name="Ask ben").wait_for()
+    page.wait_for_function("window.did_handshake === true")
+    assert page.evaluate(typed) == ["A comment that is not added yet."]
+    press(page, "Restore it")
+    press(page, "Add comment")
+    page.locator(".comments li", has_text="A comment that").wait_for()
+    page.wait_for_function(f"{DRAFTS}.length === 0")

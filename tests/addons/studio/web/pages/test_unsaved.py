@@ -120,3 +120,18 @@ def test_a_text_that_is_too_long_for_a_message_stays_and_is_not_said_to_be_saved
     press(page, "Save")
     saved(page)
     assert len(kept(pages, "lengthy")[0]["reference"]) == 100_000
+
+
+def test_what_drafts_do_not_keep_is_asked_about_while_the_server_is_away(visit: Visit, pages: Server) -> None:
+    page = visit("/tasks/new")
+    asked = Asked(page)
+    page.get_by_label("Title").fill("Typed, so it is kept")
+    page.get_by_role("combobox", name="Priority").click()
+    page.get_by_role("option", name="High").click()
+    page.locator(".q-select", has_text="High").wait_for()
+    page.evaluate("window.socket.disconnect()")
+    with page.expect_event("dialog"):
+        page.evaluate("location.reload()")
+    assert asked.times == 1
+    page.evaluate("localStorage.clear()")
+    asked.goes = True
