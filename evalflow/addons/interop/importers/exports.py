@@ -216,10 +216,8 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
     group = row.case_id(*platform.group)
     found = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
-    if found is None:
+    if found is None:  # else a column of contexts is kept as a variable
         found = row.take(_listed_contexts, *CONTEXTS)
-    else:
-        row.leave("the row has contexts in its answer, input or reference", *CONTEXTS)
     return case | present(
         id=row.case_id(*platform.number),
         group=None if group is None else str(group),

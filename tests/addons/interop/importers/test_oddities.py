@@ -498,18 +498,12 @@ def test_each_direction_that_was_guessed_from_a_name_is_noted(tmp_path: Path) ->
     assert f"higher is taken as better for {first} and 2 more: else set `direction` in conf/metric/" in notes
 
 
-def test_contexts_that_are_there_twice_are_listed(tmp_path: Path) -> None:
+def test_a_column_of_contexts_beside_those_of_the_answer_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     row = {"id": 1, "input": "q", "output": {"answer": "a", "contexts": ["c"]}, "contexts": ["other"]}
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    found = imported(tmp_path, "langfuse", path)
-    [case] = rows(found)
-    assert case["contexts"] == ["c"]
-    [left] = found.ledger.left_out
-    assert (left.what, left.reason) == (
-        "column contexts",
-        "the row has contexts in its answer, input or reference",
-    )
+    [case] = rows(imported(tmp_path, "langfuse", path))
+    assert (case["contexts"], case["vars"]) == (["c"], {"contexts": ["other"]})
 
 
 def test_half_characters_are_counted_once_for_several_passes_over_a_file(tmp_path: Path) -> None:
