@@ -74,14 +74,18 @@ def read(response: Response, price: Price | None) -> Completion:
 
 
 def read_choices(response: Response, price: Price | None) -> list[Completion]:
-    """Like `read`, for a response with one or more choices; each gets the usage and cost of all of them."""
+    """Like `read`, for a response with one or more choices; each gets the usage and cost of all of them.
+
+    Their order is that of `index`, which nothing promises to be that of the list; without one, it is that of the list.
+    """
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise MalformedReply(f"not a chat completion ({place}: {first['msg']})" if place else "not JSON") from None
-    return [_read_choice(choice, envelope.get("usage"), response, price) for choice in envelope["choices"]]
+    choices = sorted(envelope["choices"], key=lambda choice: choice.get("index") or 0)
+    return [_read_choice(choice, envelope.get("usage"), response, price) for choice in choices]
 
 
 def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, price: Price | None) -> Completion:
@@ -169,6 +173,7 @@ class _Logprobs(TypedDict):
 
 
 class _Choice(TypedDict):
+    index: NotRequired[Annotated[_Count | None, GetPydanticSchema(_or_unknown)]]
     message: _Message
     finish_reason: NotRequired[object]
     logprobs: NotRequired[Annotated[_Logprobs | None, GetPydanticSchema(_or_unknown)]]

@@ -146,3 +146,10 @@ def test_a_reply_that_the_endpoint_broke_off_is_none(choice: dict[str, object]) 
     body = {"choices": [{"message": {"content": "The first ha"}, **choice}]}
     with pytest.raises(MalformedReply, match="broke the reply off"):
         read(Response(200, {}, json.dumps(body).encode()), None)
+
+
+@pytest.mark.parametrize("indexes", [(1, 0), (None, 0), ("x", "y"), (0, 1)])
+def test_the_reply_is_the_choice_of_index_0_wherever_it_stands(indexes: tuple[object, object]) -> None:
+    choices = [{"index": index, "message": {"content": str(index)}} for index in indexes]
+    found = read(Response(200, {}, json.dumps({"choices": choices}).encode()), None)
+    assert found.text == {(1, 0): "0", (None, 0): "None", ("x", "y"): "x", (0, 1): "0"}[indexes]
