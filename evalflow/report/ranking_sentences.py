@@ -92,8 +92,8 @@ def _runs(n: int, of: int | None = None) -> str:
 
 
 def labels_of_ranking(metric: str, n: int, uncorrected: str, judge: str | None) -> str:
-    """Whether labels of `n` cases correct a ranking or leaderboard of a metric; "" without labels."""
-    labels = f"labels of {counted(n, 'case')}"
+    """Whether labels of `n` common cases correct a ranking or leaderboard of a metric; "" without labels."""
+    labels = f"labels of {counted(n, 'case')}" if n else "labels"
     if uncorrected:
         alone = "" if metric == CASES else f"by the {who_scored(judge)} alone: "  # it is by all judges and checks
         return f"{alone}{labels} correct nothing ({uncorrected})"

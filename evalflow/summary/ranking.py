@@ -27,6 +27,8 @@ Strengths (Bradley-Terry) come from comparing two runs in each case, or from a p
 """
 _KEY = ("dataset", "metric")
 _RAW = ("raw_value", "raw_low", "raw_high")
+NOT_COMMON = "no label is of a case that all runs scored"
+"""Why labels do not correct a ranking."""
 NO_FRAMES: Mapping[str, pl.DataFrame] = {}
 
 
@@ -35,8 +37,9 @@ class CommonCases:
     """The cases of one dataset and metric that all runs scored, with mean scores and passes of shape (cases, runs).
 
     `passed` is None if a run has none for some case. `human` and `accepted` are people's mean and the share of their
-    labels that pass, in the same shape, NaN without a label; None if no run has labels here. `left_out` counts each
-    run's scored cases that some other run did not score; `all_left_out` counts the cases that only some runs scored.
+    labels that pass, in the same shape, NaN without a label; None if no run has labels here, and `labelled_elsewhere`
+    says whether some has labels of other cases. `left_out` counts each run's scored cases that some other run did not
+    score; `all_left_out` counts the cases that only some runs scored.
     """
 
     dataset: str
@@ -50,6 +53,7 @@ class CommonCases:
     accepted: Floats | None
     left_out: Mapping[str, int]
     all_left_out: int
+    labelled_elsewhere: bool = False
 
     @property
     def clusters(self) -> Array:
@@ -111,6 +115,7 @@ def common_cases(
             accepted,
             {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
             part["case_id"].n_unique() - first.height,
+            part["human"].count() > shared["human"].count() == 0,
         )
 
 
@@ -325,7 +330,7 @@ def _corrected(
     All runs need labels: otherwise ranks would mix people and judge.
     """
     if of.people is None or not (labelled := _labelled(of.people)).any():
-        return None
+        return NOT_COMMON if common.labelled_elsewhere else None
     if unusable:
         return unusable
     without = [name for name, n in zip(common.names, labelled.tolist(), strict=True) if not n]

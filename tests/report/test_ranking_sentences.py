@@ -74,4 +74,5 @@ def test_no_run_is_the_best_if_more_than_the_answers_may_explain_it(
 def test_whole_cases_are_not_by_one_judge_or_metric() -> None:
     assert labels_of_ranking("cases", 9, "why", None) == "labels of 9 cases correct nothing (why)"
     assert labels_of_ranking("tone", 9, "why", "j") == "by the judge alone: labels of 9 cases correct nothing (why)"
+    assert labels_of_ranking("tone", 0, "why", "j") == "by the judge alone: labels correct nothing (why)"
     assert labels_of_ranking("tone", 9, "", "j") == "corrected by labels of 9 cases of each run"
