@@ -253,17 +253,18 @@ def program() -> str:
     Such as `.venv/bin/python -m evalflow`, or `evalflow` if pipx or uv installed it. An absolute path is shortened to
     its name if a shell finds this file by it. In other programs, such as notebooks, it is `python -m evalflow`.
     """
-    called, *words = sys.orig_argv or ["python"]  # a program that embeds Python may leave it empty
-    if words and Path(words[0]).stem == "evalflow":  # the console script
-        return _shortened(words[0], "evalflow")
-    return f"{_shortened(called, Path(called).name) if ('-m', 'evalflow') in pairwise(words) else 'python'} -m evalflow"
+    called, *arguments = sys.orig_argv or ["python"]  # a program that embeds Python may leave it empty
+    if arguments and Path(arguments[0]).stem == "evalflow":  # the console script
+        return _shortened(arguments[0], "evalflow")
+    python = _shortened(called, Path(called).name) if ("-m", "evalflow") in pairwise(arguments) else "python"
+    return f"{python} -m evalflow"
 
 
 def _shortened(called: str, name: str) -> str:
     """A program for a shell: its name if that finds the file at this absolute path, else as it was called."""
     path = Path(called)
-    found = shutil.which(name) if path.is_absolute() else None
-    is_found = found is not None and Path(found).parent.resolve() == path.parent.resolve()
+    executable = shutil.which(name) if path.is_absolute() else None
+    is_found = executable is not None and Path(executable).parent.resolve() == path.parent.resolve()
     return shlex.quote(name if is_found else called)
 
 
@@ -289,7 +290,7 @@ def _quoted(word: str) -> str:
     if not _LINE_BREAKING.search(word):
         return shlex.quote(word)
     text = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + _LINE_BREAKING.sub(lambda found: _escaped(found[0]), text) + "'"
+    return "$'" + _LINE_BREAKING.sub(lambda match: _escaped(match[0]), text) + "'"
 
 
 def _escaped(character: str) -> str:

@@ -47,7 +47,7 @@ def install_command(extra: str) -> str:
     return pip_install(*wanted)
 
 
-def pip_install(*words: str, again: bool = False) -> str:
+def pip_install(*arguments: str, again: bool = False) -> str:
     """The command that installs packages beside evalflow, by what made its environment: pip, pipx or uv.
 
     `again`: also those that are installed, since files of them are missing.
@@ -60,4 +60,4 @@ def pip_install(*words: str, again: bool = False) -> str:
         tool = f"uv pip install --python {shlex.quote(sys.prefix)}"
     else:
         tool = f"{python if of_module else shlex.quote(sys.executable)} -m pip install"
-    return f"{tool} {'--force-reinstall ' if again else ''}{shlex.join(words)}"
+    return f"{tool} {'--force-reinstall ' if again else ''}{shlex.join(arguments)}"

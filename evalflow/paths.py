@@ -140,9 +140,9 @@ def new_run_id(overrides: Sequence[str]) -> str:
     """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     values = {key: value for key, _, value in (override.partition("=") for override in overrides)}
-    words = [slug(values[key], 40) for key in _NAMED if values.get(key)]
-    tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
-    return "_".join([now, *filter(None, words), tail])
+    parts = [slug(values[key], 40) for key in _NAMED if values.get(key)]
+    suffix = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return "_".join([now, *filter(None, parts), suffix])
 
 
 def sweep_slug(overrides: Sequence[str], swept: Collection[str]) -> str:

@@ -79,10 +79,10 @@ class EvalflowRun:
             session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
             result = self._start_or_read(_shared_file(session, self.name)) if session else self._started()
             _CACHED[self.name] = result if isinstance(result, EvalflowError) else _ended(result, self.each_case)
-        found = _CACHED[self.name]
-        if isinstance(found, EvalflowError):
-            raise found
-        return found
+        outcome = _CACHED[self.name]
+        if isinstance(outcome, EvalflowError):
+            raise outcome
+        return outcome
 
     def _started(self) -> RunResult | EvalflowError:
         from evalflow.api.functions import run
@@ -102,11 +102,11 @@ class EvalflowRun:
             if file.exists():
                 known = json.loads(file.read_text(encoding="utf-8"))
                 return load(known["folder"]) if "folder" in known else EvalflowError(known["error"])
-            found = self._started()
-            failed = isinstance(found, EvalflowError)
-            said = {"error": str(found)} if failed else {"folder": str(found.folder)}
-            file.write_text(json.dumps(said), encoding="utf-8")
-            return found
+            outcome = self._started()
+            failed = isinstance(outcome, EvalflowError)
+            record = {"error": str(outcome)} if failed else {"folder": str(outcome.folder)}
+            file.write_text(json.dumps(record), encoding="utf-8")
+            return outcome
 
 
 def _ended(result: RunResult, each_case: bool) -> Ended:
@@ -120,14 +120,14 @@ def _cases_of(result: RunResult) -> dict[tuple[str, str], str | None]:
 
     scores = result.scores
     metrics = passing_metrics(scores.lazy())
-    found: dict[tuple[str, str], str | None] = {}
+    reasons: dict[tuple[str, str], str | None] = {}
     for case in passing_cases(scores.lazy(), metrics).iter_rows(named=True):
         key = case["dataset"], case["case_id"]
         of_case = (pl.col("dataset") == key[0]) & (pl.col("case_id") == key[1]) & pl.col("metric").is_in([*metrics])
         rows = scores.filter(of_case & ~pl.col("passed").fill_null(value=False)).iter_rows(named=True)
         lines = [f"{row['metric']}: {_score_line(row)}" for row in rows]
-        found[key] = None if case["score"] == 1 else "\n".join(lines) or f"the case is {case['status']}"
-    return found
+        reasons[key] = None if case["score"] == 1 else "\n".join(lines) or f"the case is {case['status']}"
+    return reasons
 
 
 def _score_line(row: Mapping[str, Any]) -> str:
@@ -322,14 +322,16 @@ class GateTest(_TestOfRun):
 
         ended = self._evaluated.ended()
         rows = [row for row in ended.gates if row["name"] == self._gate]
-        said = "\n".join(row["message"] for row in rows)
+        message = "\n".join(row["message"] for row in rows)
         passed = overall(row["passed"] for row in rows)
         if not rows or passed is False:
-            raise GateError(f"{said or f'{self._gate}: the run has no such gate'}\nreport {ended.result.report.path}")
+            raise GateError(
+                f"{message or f'{self._gate}: the run has no such gate'}\nreport {ended.result.report.path}"
+            )
         if passed is None:
             if self._evaluated.undecided == "skip":
-                pytest.skip(f"undecided: {said}")
-            raise GateError(f"undecided: {said}\nreport {ended.result.report.path}")
+                pytest.skip(f"undecided: {message}")
+            raise GateError(f"undecided: {message}\nreport {ended.result.report.path}")
 
 
 class CaseTest(_TestOfRun):

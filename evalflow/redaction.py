@@ -21,9 +21,9 @@ class Redactor:
     """Removes secrets; `hides_data` says whether `data` ever changes a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        found = {secret.strip() for secret in secrets}
-        self._text = _pattern(secret for secret in found if len(secret) >= SHORTEST)
-        self._data = _pattern(secret for secret in found if len(secret) >= SHORTEST_IN_DATA)
+        values = {secret.strip() for secret in secrets}
+        self._text = _pattern(secret for secret in values if len(secret) >= SHORTEST)
+        self._data = _pattern(secret for secret in values if len(secret) >= SHORTEST_IN_DATA)
         self.hides_data = self._data is not None
 
     def text(self, text: str) -> str:
@@ -53,12 +53,12 @@ def environment_values(config: Any, *, key: str = "") -> set[str]:
 def parts_of_header(value: str) -> set[str]:
     """The secrets in a header's value: all of it, the part after the scheme, and that part decoded from base64."""
     token = value.rpartition(" ")[2]
-    found = {value, token}
+    parts = {value, token}
     try:
         plain = base64.b64decode(token, validate=True).decode("ascii")
     except ValueError:
-        return found
-    return found | ({plain, plain.partition(":")[2]} if ":" in plain and plain.isprintable() else set())
+        return parts
+    return parts | ({plain, plain.partition(":")[2]} if ":" in plain and plain.isprintable() else set())
 
 
 def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
@@ -75,15 +75,15 @@ def _written(spelling: str) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    found = {secret, quote(secret, safe="")}
+    spellings = {secret, quote(secret, safe="")}
     data = secret.encode("utf-8", "replace")
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
         # Leave out what adjacent bytes change: the first characters, and the last one of an incomplete group.
         core = encoded.rstrip("=")[(0, 2, 3)[before] :]
         core = core if (len(data) + before) % 3 == 0 else core[:-1]
-        found |= {core, core.replace("+", "-").replace("/", "_")}
-    return {one for one in found if len(one) >= SHORTEST}
+        spellings |= {core, core.replace("+", "-").replace("/", "_")}
+    return {one for one in spellings if len(one) >= SHORTEST}
 
 
 SECRET_NAME = re.compile(

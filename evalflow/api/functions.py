@@ -134,8 +134,8 @@ def planned(
 
 def load(folder: str | Path | None = None) -> RunResult:
     """A run in a folder, by default the latest one; UserError if there is none, or it is a sweep of several."""
-    found = find_run(None if folder is None else str(folder))
-    return RunResult(found.folder.path)
+    run = find_run(None if folder is None else str(folder))
+    return RunResult(run.folder.path)
 
 
 def compare(
@@ -174,11 +174,11 @@ def compare(
     how = ComparisonOptions(allow, adjust, margin, by_tag=tags, unpaired=unpaired, allow_option="allow=")
     if labels is not None and judge_alone:
         raise UserError(Problem("judge_alone uses no labels", "compare()", "leave out labels or judge_alone"))
-    found = compare_labelled([(older, newer)], how, _labels(labels), judge_alone=judge_alone)
+    comparison = compare_labelled([(older, newer)], how, _labels(labels), judge_alone=judge_alone)
     page = newer.folder.path / "compare.html"
-    write_comparison(page, found)
-    write_comparison_markdown(page.with_suffix(".md"), found)
-    return RunComparison(found, Report(page))
+    write_comparison(page, comparison)
+    write_comparison_markdown(page.with_suffix(".md"), comparison)
+    return RunComparison(comparison, Report(page))
 
 
 def calibrate(run: RunResult | str | Path, labels: object = None) -> RunCalibration:
@@ -197,9 +197,9 @@ def calibrate(run: RunResult | str | Path, labels: object = None) -> RunCalibrat
     calibrated = calibrate_run(saved.folder, people)
     if calibrated is None:
         raise UserError(Problem("none of the labelled answers was scored", people.source, "label other answers"))
-    found, certificates, gates = calibrated
+    calibration, certificates, gates = calibrated
     paths = tuple(one.path for one in certificates if one.path)
-    return RunCalibration(found, paths, tuple(gates), Report(saved.folder.calibration_page))
+    return RunCalibration(calibration, paths, tuple(gates), Report(saved.folder.calibration_page))
 
 
 class _LibraryScreen(TerminalScreen):
@@ -235,9 +235,9 @@ class _Given:
     def order(self) -> RunOrder:
         load_env_file()
         own = None if self.config_dir is None else Path(self.config_dir)
-        words = list(_checked(self.overrides))
-        words += [*_target_words(self.target), *metric_words(self.metrics), *_cases_words(self.cases, words)]
-        return order_of(words, own, None if self.folder is None else Path(self.folder))
+        overrides = list(_checked(self.overrides))
+        overrides += [*_target_words(self.target), *metric_words(self.metrics), *_cases_words(self.cases, overrides)]
+        return order_of(overrides, own, None if self.folder is None else Path(self.folder))
 
 
 def _run(given: _Given, progress: bool | None, interrupter: Interrupter) -> RunResult:

@@ -69,7 +69,7 @@ def metric(function: Any = None, /, **keys: Any) -> Any:
 
 def metric_words(metrics: Metrics | None) -> list[str]:
     """The overrides that add the metrics; UserError lists those without a usable name."""
-    found: dict[str, Callable[..., object]] = {}
+    by_name: dict[str, Callable[..., object]] = {}
     problems: list[Problem] = []
     for number, (name, call) in enumerate(_named(metrics)):
         where = f"metrics[{number}]"
@@ -79,11 +79,11 @@ def metric_words(metrics: Metrics | None) -> list[str]:
         elif not name or not IDENTIFIER.match(name):
             what = f"a metric cannot be called {name!r}: use small letters, digits and _, a letter first"
             problems.append(Problem(what, where, "give it one: metrics={'polite': ...}"))
-        elif found.setdefault(name, call) is not call:
+        elif by_name.setdefault(name, call) is not call:
             problems.append(Problem(f"two metrics are called {name}", where, "give each a name: metrics={'a': ...}"))
     if problems:
         raise UserError(problems)
-    return [word for name, call in found.items() for word in _words(name, call)]
+    return [word for name, call in by_name.items() for word in _words(name, call)]
 
 
 def _named(metrics: Metrics | None) -> Iterator[tuple[str | None, Any]]:

@@ -100,12 +100,12 @@ class RunResult:
             schema |= {score: pl.Float64, passed: pl.Boolean, reason: pl.String}
         with answers_of(saved.folder, saved.rules.settings.run) as answers:
             answered = rows(saved.cases(), answers, saved.scores())
-            found = [
+            records = [
                 [*_cells(row), *(cell for key in columns for cell in score_cells(scores.get(key)))]
                 for row in answered
                 for scores in [by_column(row)]
             ]
-        return pl.DataFrame(found, schema=schema, orient="row")
+        return pl.DataFrame(records, schema=schema, orient="row")
 
     @property
     def report(self) -> Report:
@@ -180,8 +180,8 @@ class RunComparison:
 
         Each once, by its worst drop, else its largest rise; `others` are its other metrics that changed.
         """
-        found = [one.document() for flips in self.found.flips for one in flips.first(flips.listed)]
-        return pl.DataFrame(found, infer_schema_length=None)
+        records = [one.document() for flips in self.found.flips for one in flips.first(flips.listed)]
+        return pl.DataFrame(records, infer_schema_length=None)
 
     @property
     def sentence(self) -> str:
@@ -260,7 +260,7 @@ def scored_run(run: RunResult | str | Path) -> SavedRun:
 
 def _cells(row: AnsweredCase) -> list[Any]:
     case, answer = row.case, row.answer
-    said = answer and (answer.answer if answer.answer is not None else answer.actual)
+    output = answer and (answer.answer if answer.answer is not None else answer.actual)
     contexts = answer.contexts if answer and answer.contexts is not None else case.contexts
     return [
         case.dataset,
@@ -269,7 +269,7 @@ def _cells(row: AnsweredCase) -> list[Any]:
         row.target_repeat,
         list(case.tags),
         case.question,
-        None if said is None else json_or_text(said),
+        None if output is None else json_or_text(output),
         answer_hash(answer) if answer else None,
         case.reference_text,
         None if contexts is None else [one.text for one in contexts],

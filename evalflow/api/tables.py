@@ -63,7 +63,7 @@ def label_rows(table: Any) -> list[Row]:
 
 
 def _plain_rows(table: Any, what: str) -> list[Row]:
-    found: list[Row] = []
+    records: list[Row] = []
     problems: list[Problem] = []
     rows, is_frame = _rows(table, what)
     for number, given in enumerate(_whole_again(rows)):
@@ -78,7 +78,7 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
                 continue
             row = None
         if is_object(row):
-            found.append(cast("Row", row))
+            records.append(cast("Row", row))
         else:
             got = f"expected a frame or dictionaries, got {type(given).__name__}"
             problems.append(Problem(got, f"{what}[{number}]", _HINT))
@@ -86,7 +86,7 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
         more = len(problems) - _MOST
         problems[_MOST:] = [Problem(f"and {more:,} more values like these", what)] if more > 0 else []
         raise UserError(problems)
-    return found
+    return records
 
 
 def _without_nulls(value: Any) -> Any:

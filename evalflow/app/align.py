@@ -39,25 +39,25 @@ def align(options: argparse.Namespace, console: Console, err: Console) -> int:
     plan = Teaching.of(run, options.metric, people, **about)
     file, version = file_of(run, plan.lesson), plan.version()
     order = plan.order(version, options.calls)
-    found = inspected(order)
-    calls = found.estimate.requests + plan.questions
+    inspection = inspected(order)
+    calls = inspection.estimate.requests + plan.questions
     out = err if options.json else console
-    print_lines(out, [*_example_lines(plan), *_call_lines(plan, found, options.calls)])
+    print_lines(out, [*_example_lines(plan), *_call_lines(plan, inspection, options.calls)])
     if calls > options.calls:
         hint = f"allow more: --calls {ceil(calls / _PLANNED)}"
         raise UserError(Problem(f"this takes {calls:,} calls, and {options.calls:,} are allowed", "--calls", hint))
     if options.dry_run:
         return 0
     if plan.questions:
-        written = plan.ask(found)
+        written = plan.ask(inspection)
         print_lines(out, _written_lines(written))
         version = plan.version(written)
         order = plan.order(version, options.calls - plan.questions)
-        found = inspected(order)
+        inspection = inspected(order)
     screen = TerminalScreen(err, err)
     screen.sweeping()
     try:
-        with opened(order, found, screen) as one:
+        with opened(order, inspection, screen) as one:
             one.score()
     except KeyboardInterrupt:
         err.print("interrupted; the same command continues with the replies in the cache")
@@ -78,8 +78,8 @@ def _example_lines(plan: Teaching) -> Iterator[str]:
         yield from (f"   {name}: {cut(text, _LONGEST)}" for name, text in texts.items())
 
 
-def _call_lines(plan: Teaching, found: Inspection, allowed: int) -> Iterator[str]:
-    halves, estimate = plan.halves, found.estimate
+def _call_lines(plan: Teaching, inspection: Inspection, allowed: int) -> Iterator[str]:
+    halves, estimate = plan.halves, inspection.estimate
     yield f"labelled answers: {halves.learning.height} to learn from, {halves.held_out.height} held out to measure with"
     missing = len(plan.unexplained)
     first = f"1 for {counted(missing, 'reason')} that no person gave, " if missing else ""
@@ -100,13 +100,13 @@ def _written_lines(written: Written) -> Iterator[str]:
 def _conclude(
     plan: Teaching, version: NewVersion, file: Path, after: SavedRun, console: Console, *, is_json: bool
 ) -> int:
-    found = plan.measured(after)
+    alignment = plan.measured(after)
     inconclusive = after.manifest.exit_code == _UNDECIDED
-    is_written = found.helps is True and not inconclusive
+    is_written = alignment.helps is True and not inconclusive
     files = [version.write(file)] if is_written else []
     if is_json:
-        document = found.document() | {"written": [str(path) for path in files], "run": str(after.folder.path)}
+        document = alignment.document() | {"written": [str(path) for path in files], "run": str(after.folder.path)}
         print_json(console, document)
     else:
-        print_alignment(console, found, version.version, files, after.folder.path, inconclusive=inconclusive)
-    return _UNDECIDED if inconclusive else _CODES.get(found.helps, _UNDECIDED)
+        print_alignment(console, alignment, version.version, files, after.folder.path, inconclusive=inconclusive)
+    return _UNDECIDED if inconclusive else _CODES.get(alignment.helps, _UNDECIDED)

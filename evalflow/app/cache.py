@@ -101,10 +101,10 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
 
 
 def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
+    if not match:
         raise UserError(Problem(f"{text!r} is not a size", "--to-size", "such as 500MB, 1GiB or 4096"))
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(match[1]) * _UNITS[match[2]])
 
 
 def _bytes(count: int) -> str:

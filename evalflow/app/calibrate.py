@@ -69,23 +69,23 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     calibrated = calibrate_run(folder, people)
     if calibrated is None:
         raise _nothing_scored(folder.path, people.source)
-    found, results, gates = calibrated
+    calibration, results, gates = calibrated
     if options.json:
         certificates = [str(one.path) for one in results if one.path]
-        document = found.document() | {
+        document = calibration.document() | {
             "gates": gates,
             "page": str(folder.calibration_page),
             "certificates": certificates,
         }
         print_json(console, document)
     else:
-        print_calibration(console, found)
+        print_calibration(console, calibration)
         console.print()
         print_lines(console, gates, "bold")
         _print_certificates(console, results)
         console.print(literal(f"report       {shown(folder.report)}"), soft_wrap=True)
         console.print(literal(f"page         {shown(folder.calibration_page)}"), soft_wrap=True)
-    return 0 if _has_enough([found]) else UserError.exit_code
+    return 0 if _has_enough([calibration]) else UserError.exit_code
 
 
 def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Namespace, console: Console) -> int:
@@ -117,7 +117,7 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
         notes.append(f"no label is of an answer that {'run' if len(bare) == 1 else 'runs'} {', '.join(bare)} scored")
     notes += ranking.notes
     labelled = {"source": source, "given": {name: one.frame.to_dicts() for name, one in people.items()}}
-    rows = {name: found.document()["rows"] for name, found in calibrations.items()}
+    rows = {name: run_calibration.document()["rows"] for name, run_calibration in calibrations.items()}
     boards = save_ranking(folder, ranking, runs, rows, split=split, notes=notes, labels=labelled)
     write_sweep(folder, [run.folder.path for run in runs.values()])
     page = folder / "report.html"
@@ -132,10 +132,13 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
         }
         print_json(console, document)
     else:
-        for name, found in calibrations.items():
-            console.print(literal(f"{name}, by {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
-            _print_notes(console, found.notes)
-            print_corrected(console, found)
+        for name, run_calibration in calibrations.items():
+            console.print(
+                literal(f"{name}, by {run_calibration.source} ({run_calibration.rests_on})", style="dim"),
+                soft_wrap=True,
+            )
+            _print_notes(console, run_calibration.notes)
+            print_corrected(console, run_calibration)
         print_choice(console, boards, split=split)
         _print_notes(console, notes)
         _print_certificates(console, dict.fromkeys(results))
@@ -149,7 +152,7 @@ def _nothing_scored(run: Path, where: str) -> UserError:
 
 
 def _has_enough(calibrations: Iterable[Calibration]) -> bool:
-    rows = [row for found in calibrations for row in found.rows]
+    rows = [row for run_calibration in calibrations for row in run_calibration.rows]
     return any(row.corrected.estimate is not None or (row.unusable and row.corrected.n >= MIN_LABELS) for row in rows)
 
 
@@ -165,8 +168,8 @@ def _print_certificates(console: Console, results: Iterable[CertificateResult]) 
         if one.path is None:
             console.print(literal(f"no certificate of {one.judge} for {one.metric}{of}: {one.why}", style="yellow"))
             continue
-        words = "later runs with the same judge, metric and prompts show the newest (list certificates)"
-        console.print(literal(f"{one.judge}: {one.why}{of}; {words}"))
+        note = "later runs with the same judge, metric and prompts show the newest (list certificates)"
+        console.print(literal(f"{one.judge}: {one.why}{of}; {note}"))
         console.print(literal(f"certificate  {shown(one.path)}"), soft_wrap=True)
 
 

@@ -112,8 +112,8 @@ def _replies_and_rules() -> list[Explained]:
 
     types: Sequence[type[BaseModel]] = get_args(Plain)
     rules: Sequence[type[BaseModel]] = get_args(get_args(Rule)[0])
-    found = [_explained(get_args(model.model_fields["type"].annotation), model) for model in types]
-    return found + [_explained(get_args(model.model_fields["op"].annotation), model) for model in rules]
+    replies = [_explained(get_args(model.model_fields["type"].annotation), model) for model in types]
+    return replies + [_explained(get_args(model.model_fields["op"].annotation), model) for model in rules]
 
 
 def _checks_of_cases() -> list[Explained]:
@@ -157,7 +157,7 @@ _MODEL = {
 def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
     """Return the facts in a metric's file, for `--json`; `calls` is None if its kind does not define it."""
     values, calls = option.values, calls_of(option.values)
-    found = next(iter(catalogue.matches(option)), None)
+    best_match = next(iter(catalogue.matches(option)), None)
     return {
         "family": _family(option),
         "kind": values.get("kind"),
@@ -165,8 +165,8 @@ def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
         "direction": values.get("direction", "higher_is_better"),
         "threshold": values.get("threshold"),
         "works_without_key": catalogue.keyless(option),
-        "dataset": found.dataset if found else None,
-        "generate": "demo" if found and found.demo else None,
+        "dataset": best_match.dataset if best_match else None,
+        "generate": "demo" if best_match and best_match.demo else None,
         "calls": calls and {"low": calls.low, "high": calls.high, "once": calls.once},
     }
 
@@ -195,10 +195,10 @@ def _family(option: Option) -> str:
 
 def _taken(option: Option, catalogue: Catalogue) -> Text:
     """Return what a metric needs from a case and from a judge, and which dataset has it."""
-    found = next(iter(catalogue.matches(option)), None)
+    best_match = next(iter(catalogue.matches(option)), None)
     has_it = (
-        f"dataset {found.dataset} has it{' with generate=demo' if found.demo else ''}"
-        if found
+        f"dataset {best_match.dataset} has it{' with generate=demo' if best_match.demo else ''}"
+        if best_match
         else "no dataset here has it"
     )
     needs = f"fields of a case: {', '.join(option.needs) or 'none'}; {has_it}"
@@ -219,14 +219,14 @@ def _in_words(calls: Calls | None) -> str:
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
     """Print the options of one group or of all."""
     everything = options(config_dir)
-    found = [option for option in everything if group in (None, option.group)]
+    selected = [option for option in everything if group in (None, option.group)]
     if as_json:
         matches = Catalogue(everything, config_dir)
-        return print_json(console, [_facts(option, matches) for option in found])
+        return print_json(console, [_facts(option, matches) for option in selected])
     if not console.is_terminal:
         console.width = _UNCUT  # a file or a pipe has no width
     for name in [group] if group else GROUPS:
-        listed = [option for option in found if option.group == name]
+        listed = [option for option in selected if option.group == name]
         console.print(metric_table(listed, console.width) if name == "metric" else _table(name, listed))
     return 0
 
@@ -257,15 +257,15 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         facts |= {"fixture": option.values.get("fixture")} if option.group == "metric" else {}
         if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
             facts |= {"parts": [asdict(part) for part in parts]}
-        if drawn := drawing_of(option.values):
-            facts |= {"graph": drawn}
+        if graph_lines := drawing_of(option.values):
+            facts |= {"graph": graph_lines}
         return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
     _print_bases(bases, console)
-    if drawn := drawing_of(option.values):
+    if graph_lines := drawing_of(option.values):
         console.rule(literal("the graph", style="dim"), align="left")
-        console.print(literal("\n".join(drawn)), soft_wrap=True)
+        console.print(literal("\n".join(graph_lines)), soft_wrap=True)
     for prompt, source in prompts.items():
         console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
         _print_code(console, source, "jinja")

@@ -31,20 +31,22 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     profiles = defaultdict[str, Profile](Profile)
-    found = _checked(examined(overrides, config_dir, lambda case: profiles[case.dataset].add(case)), profiles)
+    summary = _checked(examined(overrides, config_dir, lambda case: profiles[case.dataset].add(case)), profiles)
     if as_json:
-        print_json(console, asdict(found))
+        print_json(console, asdict(summary))
     else:
-        _print(console, found)
+        _print(console, summary)
     return 0
 
 
 def examined(overrides: Sequence[str], config_dir: Path | None, *on_case: Callable[[Case], None]) -> Inspection:
     """What a run would be; UserError if it would be refused before its first request. `on_case` get every case."""
-    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)), on_case=on_case)
-    if found.parts.settings.run.baseline is not None:
-        described(found)  # raises if the baseline is not a run to compare with
-    return found
+    inspection = inspect(
+        assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)), on_case=on_case
+    )
+    if inspection.parts.settings.run.baseline is not None:
+        described(inspection)  # raises if the baseline is not a run to compare with
+    return inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +90,18 @@ class _CaseProfile:
     lines: Sequence[str]
 
 
-def _checked(found: Inspection, profiles: Mapping[str, Profile]) -> _Checked:
-    rules = found.rules()
-    settings = found.parts.settings
+def _checked(inspection: Inspection, profiles: Mapping[str, Profile]) -> _Checked:
+    rules = inspection.rules()
+    settings = inspection.parts.settings
     public = Redactor(secrets_of(settings)).text
     return _Checked(
-        datasets=dict(found.cases),
+        datasets=dict(inspection.cases),
         metrics={name: {"judge": metric.judge} for name, metric in rules.metrics.items()},
-        judges={name: judge.info.nature for name, judge in found.judges.items()},
-        target=found.parts.target.name,
-        simulator=_simulator(found),
+        judges={name: judge.info.nature for name, judge in inspection.judges.items()},
+        target=inspection.parts.target.name,
+        simulator=_simulator(inspection),
         target_calls=public(settings.run.target.calls or "") or None,
-        sends=destinations(found),
+        sends=destinations(inspection),
         target_runs_here=settings.run.target.runs_here and settings.run.generate in (True, "missing"),
         programs=[public(shlex.join(argv)) for metric in settings.run.metric.values() for argv in metric.programs],
         thresholds=[
@@ -107,11 +109,11 @@ def _checked(found: Inspection, profiles: Mapping[str, Profile]) -> _Checked:
             for t in rules.thresholds()
         ],
         gates=[f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
-        scores=found.cells,
-        profiles={name: _profile(profile, found.parts.datasets[name]) for name, profile in profiles.items()},
-        notices=found.notices(),
-        estimate=found.estimate,
-        prices={name: price for name, price in found.parts.prices().items() if price},
+        scores=inspection.cells,
+        profiles={name: _profile(profile, inspection.parts.datasets[name]) for name, profile in profiles.items()},
+        notices=inspection.notices(),
+        estimate=inspection.estimate,
+        prices={name: price for name, price in inspection.parts.prices().items() if price},
     )
 
 
@@ -122,37 +124,37 @@ def _profile(profile: Profile, config: DatasetConfig) -> _CaseProfile:
     return _CaseProfile(profile.half_filled() or None, typed, lines)
 
 
-def _simulator(found: Inspection) -> str | None:
-    config = found.parts.settings.run.simulator
+def _simulator(inspection: Inspection) -> str | None:
+    config = inspection.parts.settings.run.simulator
     if not config.turns:
         return None
-    who = default_name(config, found.parts.settings.composed.choices.get("simulator", config.kind))
-    return f"{who} · up to {config.turns} turns in each of {found.scenarios:,} conversations"
+    who = default_name(config, inspection.parts.settings.composed.choices.get("simulator", config.kind))
+    return f"{who} · up to {config.turns} turns in each of {inspection.scenarios:,} conversations"
 
 
-def _print(console: Console, found: _Checked) -> None:
+def _print(console: Console, summary: _Checked) -> None:
     rows = [
-        ("cases", ", ".join(f"{n:,} of {name}" for name, n in found.datasets.items())),
-        ("target", " · ".join(part for part in (found.target, found.target_calls) if part)),
-        *([("simulator", found.simulator)] if found.simulator else []),
-        ("judges", "; ".join(f"{name} ({nature})" for name, nature in found.judges.items()) or "none"),
-        ("metrics", ", ".join(found.metrics)),
-        *(("starts", f"{program}, once for each of its checks") for program in found.programs),
-        ("scores", f"{found.scores:,}"),
-        *_sends(found),
-        *_estimated(found),
+        ("cases", ", ".join(f"{n:,} of {name}" for name, n in summary.datasets.items())),
+        ("target", " · ".join(part for part in (summary.target, summary.target_calls) if part)),
+        *([("simulator", summary.simulator)] if summary.simulator else []),
+        ("judges", "; ".join(f"{name} ({nature})" for name, nature in summary.judges.items()) or "none"),
+        ("metrics", ", ".join(summary.metrics)),
+        *(("starts", f"{program}, once for each of its checks") for program in summary.programs),
+        ("scores", f"{summary.scores:,}"),
+        *_sends(summary),
+        *_estimated(summary),
     ]
     for label, text in rows:
         console.print(Text.assemble((f"{label:<10}", "dim"), plain(text)))
-    for name, profile in found.profiles.items():
+    for name, profile in summary.profiles.items():
         _print_profile(console, name, profile)
-    for notice in found.notices:
+    for notice in summary.notices:
         console.print(literal(f"note: {notice}", style="yellow"))
     console.print(literal("all is well; nothing was sent", style="green"))
 
 
-def _estimated(found: _Checked) -> Iterator[tuple[str, str]]:
-    estimate = found.estimate
+def _estimated(summary: _Checked) -> Iterator[tuple[str, str]]:
+    estimate = summary.estimate
     if not estimate.requests:
         yield "requests", "none"
         return
@@ -167,7 +169,7 @@ def _estimated(found: _Checked) -> Iterator[tuple[str, str]]:
     known = low is not None and high is not None
     unknown = "unknown: the judge or target has no price (judge.price, target.price)"
     yield "cost", f"${low:.4f} to ${high:.4f}" if known else unknown
-    yield from (("price", f"{name}: {_price(price)}") for name, price in found.prices.items())
+    yield from (("price", f"{name}: {_price(price)}") for name, price in summary.prices.items())
 
 
 def _print_profile(console: Console, name: str, profile: _CaseProfile) -> None:
@@ -179,12 +181,12 @@ def _print_profile(console: Console, name: str, profile: _CaseProfile) -> None:
         console.print(literal(line, style="dim"), soft_wrap=True)
 
 
-def _sends(found: _Checked) -> Iterator[tuple[str, str]]:
+def _sends(summary: _Checked) -> Iterator[tuple[str, str]]:
     """Return a row for each address that data is sent to, or one saying that nothing leaves this machine."""
-    yield from (("sends to", str(place)) for place in found.sends)
-    if all(place.here for place in found.sends):
-        unless = "; it is unknown what its programs send" if found.programs or found.target_runs_here else ""
-        yield "sends" if not found.sends else "", f"nothing leaves this machine{unless}"
+    yield from (("sends to", str(place)) for place in summary.sends)
+    if all(place.here for place in summary.sends):
+        unless = "; it is unknown what its programs send" if summary.programs or summary.target_runs_here else ""
+        yield "sends" if not summary.sends else "", f"nothing leaves this machine{unless}"
 
 
 def _price(price: Mapping[str, Any]) -> str:

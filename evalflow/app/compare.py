@@ -35,13 +35,13 @@ _LOOKED_AT = 50  # number of earlier runs, and of later ones, newest first, sear
 
 def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html and compare.md into the folder of run B or of the sweep."""
-    folder, found = compared(options)
-    write_comparison(folder / "compare.html", found)
-    write_comparison_markdown(folder / "compare.md", found)
+    folder, comparison = compared(options)
+    write_comparison(folder / "compare.html", comparison)
+    write_comparison_markdown(folder / "compare.md", comparison)
     if options.json:
-        document = found.document() | {"page": str(folder / "compare.html")}
+        document = comparison.document() | {"page": str(folder / "compare.html")}
         return print_json(console, document)
-    print_comparison(console, found)
+    print_comparison(console, comparison)
     console.print(f"page   {shown(folder / 'compare.html')}", soft_wrap=True, markup=False)
     return 0
 
@@ -98,8 +98,8 @@ def _comparable(folders: Iterable[Path], run: SavedRun) -> Iterator[SavedRun]:
     """The runs in these folders that have scores and a metric in common with a run."""
     for folder in map(RunFolder, folders):
         try:
-            found = folder.read()
+            content = folder.read()
         except UserError:
             continue  # damaged
-        if isinstance(found, Manifest) and folder.scores.is_file() and found.metrics.keys() & run.manifest.metrics:
-            yield SavedRun(folder, found, folder.path.name)
+        if isinstance(content, Manifest) and folder.scores.is_file() and content.metrics.keys() & run.manifest.metrics:
+            yield SavedRun(folder, content, folder.path.name)

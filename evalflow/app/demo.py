@@ -67,20 +67,20 @@ class _DemoScreen(TerminalScreen):
 
     def _fill(self, name: str, config: DatasetConfig, key: str, example: Callable[[Case], Message | None]) -> None:
         wanted = filled = 0
-        for case, found in _pairs(name, config, example, replacing=self._replacing):
+        for case, answer in _pairs(name, config, example, replacing=self._replacing):
             wanted += self._replacing or case.demo_answer is None
-            filled += found is not None
+            filled += answer is not None
         if not filled:
             why = "no case lacks one" if not wanted else f"{wanted} lack one, and the run has no answer to them"
             self._line("demo", f"nothing to fill in {name}: {why}")
             return
         pairs = _pairs(name, config, example, replacing=self._replacing)
-        filled_in = (replace(case, demo_answer=found) if found else case for case, found in pairs)
+        filled_in = (replace(case, demo_answer=answer) if answer else case for case, answer in pairs)
         path = _write(filled_in, datasets.files(config)[0])
         missing = "" if self._replacing else "missing "
         self._line("demo", f"{filled} of {wanted} {missing}example answers of {name} are in {shown(path)}")
-        words = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
-        self._line("try", command(*words, "generate=demo", "metric=relevance"))
+        overrides = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
+        self._line("try", command(*overrides, "generate=demo", "metric=relevance"))
 
 
 def _problems(settings: Settings, flag: str) -> Iterator[Problem]:

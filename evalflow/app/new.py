@@ -122,9 +122,9 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     file = Path("conf") / "dataset" / f"{name}.yaml"
     write_new({file: text}, console)
     config = DatasetConfig(path=path, sheet=sheet, fields={**proposed} or None)
-    found = profile_of(name, config)
-    print_mapping(console, found, with_paths(columns, proposed), proposed, file)
-    if not found.faulty:
+    profile = profile_of(name, config)
+    print_mapping(console, profile, with_paths(columns, proposed), proposed, file)
+    if not profile.faulty:
         propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
 
@@ -192,21 +192,21 @@ class FileProfile:
 
 def profile_of(name: str, config: DatasetConfig) -> FileProfile:
     """Read a dataset's rows as cases, and count what they hold."""
-    found = FileProfile(config.path or "")
+    profile = FileProfile(config.path or "")
     mapped = {name: at for name, at in (config.fields or {}).items() if isinstance(at, str)}
     seen: dict[int, str] = {}
-    for row in islice(_rows(name, config, found.notes), MOST_ROWS):
-        found.rows += 1
+    for row in islice(_rows(name, config, profile.notes), MOST_ROWS):
+        profile.rows += 1
         if row.case is not None:
-            found.cases.add(row.case)
+            profile.cases.add(row.case)
             if (first := seen.setdefault(_content(row.case), row.where)) != row.where:
-                found.repeated.append((row.where, first))
+                profile.repeated.append((row.where, first))
         else:
-            found.faulty += 1
-            found.problems += row.problems if len(found.problems) < _LISTED else ()
+            profile.faulty += 1
+            profile.problems += row.problems if len(profile.problems) < _LISTED else ()
     columns = list(with_paths(datasets.examples(config), mapped))
-    found.fields = fields_by_column(field_map(name, config), columns, found.cases)
-    return found
+    profile.fields = fields_by_column(field_map(name, config), columns, profile.cases)
+    return profile
 
 
 def _rows(name: str, config: DatasetConfig, notes: datasets.ReadingNotes) -> Iterator[datasets.ReadRow]:
@@ -221,65 +221,65 @@ def _content(case: Case) -> int:
 
 
 def print_mapping(
-    console: Console, found: FileProfile, columns: Mapping[str, Any], proposed: Mapping[str, str], file: Path
+    console: Console, profile: FileProfile, columns: Mapping[str, Any], proposed: Mapping[str, str], file: Path
 ) -> None:
     """Print the case fields of each column with its first values as they are read, and what to look at."""
     rows = [
-        (column, ", ".join(found.fields[column]) or "–", _first_values(found, column, value))
+        (column, ", ".join(profile.fields[column]) or "–", _first_values(profile, column, value))
         for column, value in columns.items()
     ]
     console.print(table_of({"column": "name", "case field": "word", "first values": "text"}, rows))
-    print_lines(console, (f"note   {line}" for line in _remarks(found, columns, proposed)), style="dim")
-    for problem in found.problems[:_LISTED]:
+    print_lines(console, (f"note   {line}" for line in _remarks(profile, columns, proposed)), style="dim")
+    for problem in profile.problems[:_LISTED]:
         console.print(literal(f"note   {problem}", style="yellow"), soft_wrap=True)
-    if typed := found.cases.read_as_text():
+    if typed := profile.cases.read_as_text():
         what = f"read as texts, which all look alike: {in_words(typed)}. To read them so, under `fields` in {file}:"
         console.print(literal(f"note   {what}", style="dim"), soft_wrap=True)
-        column = next((one for one, names in found.fields.items() if "reference" in names), None)
+        column = next((one for one, names in profile.fields.items() if "reference" in names), None)
         lines = [type_line(name, wanted, column if name == "reference" else name) for name, wanted in typed.items()]
         print_indented(console, "\n".join(lines), by=9)
-    _print_unmapped(console, found, columns, file)
+    _print_unmapped(console, profile, columns, file)
 
 
-def _first_values(found: FileProfile, column: str, raw: Any) -> str:
-    named = found.fields[column]
-    seen = found.cases.variables.get(column)
+def _first_values(profile: FileProfile, column: str, raw: Any) -> str:
+    named = profile.fields[column]
+    seen = profile.cases.variables.get(column)
     if named:
-        seen = found.cases.fields.get(named[0])
-        seen = found.cases.fields.get("messages") if named[0] == "history" else seen
+        seen = profile.cases.fields.get(named[0])
+        seen = profile.cases.fields.get("messages") if named[0] == "history" else seen
     return " · ".join(seen.shown) if seen else shown_value(raw)
 
 
-def _remarks(found: FileProfile, columns: Mapping[str, Any], proposed: Mapping[str, str]) -> Iterator[str]:
-    most = f", the first {MOST_ROWS:,}" if found.rows == MOST_ROWS else ""
-    yield f"{counted(found.rows, 'row')} read{most}, {counted(found.cases.cases)} made of them"
+def _remarks(profile: FileProfile, columns: Mapping[str, Any], proposed: Mapping[str, str]) -> Iterator[str]:
+    most = f", the first {MOST_ROWS:,}" if profile.rows == MOST_ROWS else ""
+    yield f"{counted(profile.rows, 'row')} read{most}, {counted(profile.cases.cases)} made of them"
     left_out = other_contexts(list(columns), proposed)
-    if found.notes.empty:
-        yield f"empty rows left out: {found.notes.empty:,}"
-    if found.repeated:
-        shown = ", ".join(f"{place} (as {first})" for place, first in found.repeated[:_LISTED])
-        more = f" and {len(found.repeated) - _LISTED:,} more" if len(found.repeated) > _LISTED else ""
+    if profile.notes.empty:
+        yield f"empty rows left out: {profile.notes.empty:,}"
+    if profile.repeated:
+        shown = ", ".join(f"{place} (as {first})" for place, first in profile.repeated[:_LISTED])
+        more = f" and {len(profile.repeated) - _LISTED:,} more" if len(profile.repeated) > _LISTED else ""
         yield f"rows that repeat an earlier one: {shown}{more}"
     if "contexts" in proposed and left_out:
         yield f"contexts are those of {proposed['contexts']}; left out as vars: {', '.join(left_out)}"
-    if lacks := found.cases.half_filled():
+    if lacks := profile.cases.half_filled():
         yield lacks
-    if found.faulty:
-        first = "; the first problems:" if found.faulty > _LISTED else ":"
-        yield f"a run refuses the file until {counted(found.faulty, 'row')} can be read{first}"
+    if profile.faulty:
+        first = "; the first problems:" if profile.faulty > _LISTED else ":"
+        yield f"a run refuses the file until {counted(profile.faulty, 'row')} can be read{first}"
 
 
-def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, Any], file: Path) -> None:
-    others = [column for column in columns if not found.fields[column]]
-    mapped = {name for names in found.fields.values() for name in names}
+def _print_unmapped(console: Console, profile: FileProfile, columns: Mapping[str, Any], file: Path) -> None:
+    others = [column for column in columns if not profile.fields[column]]
+    mapped = {name for names in profile.fields.values() for name in names}
     if not others:
         return
     is_asked = not mapped.isdisjoint(_ASKED)
-    if not is_asked and _is_of_batch(found, others):
-        _print_join(console, found.path, file)
+    if not is_asked and _is_of_batch(profile, others):
+        _print_join(console, profile.path, file)
     lacks = "" if is_asked else "; none was recognised as the question"
     what = f"columns without a case field are not used unless a metric names them{lacks}"
-    texts = _texts(found, others)
+    texts = _texts(profile, others)
     asked = {"question"} if is_asked else set[str]()
     missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")
     if missing != "question":  # an answer or a reference has several words, unlike a name, a date or an address
@@ -292,10 +292,10 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
         print_indented(console, example, by=9)
 
 
-def _is_of_batch(found: FileProfile, others: Sequence[str]) -> bool:
+def _is_of_batch(profile: FileProfile, others: Sequence[str]) -> bool:
     """Return whether the file has the results of a batch in the format of OpenAI, which have no questions."""
-    column = next((column for column, names in found.fields.items() if "answer" in names), "")
-    is_ndjson = Path(found.path).suffix.lower() in (".jsonl", ".ndjson")
+    column = next((column for column, names in profile.fields.items() if "answer" in names), "")
+    is_ndjson = Path(profile.path).suffix.lower() in (".jsonl", ".ndjson")
     return is_ndjson and "custom_id" in others and column.startswith("$.response.body.")
 
 
@@ -309,11 +309,11 @@ def _print_join(console: Console, results: str, file: Path) -> None:
     what = "the results of a batch have no questions; to join them with the file that was sent, SENT.jsonl:"
     console.print(literal(f"note   {what}", "yellow"), soft_wrap=True)
     line = _JOIN.format(results=json.dumps(results), joined=json.dumps(joined))
-    for words in (quoted(sys.executable, "-c", line), command("new", "dataset", free, "--path", joined)):
-        console.print(literal(f"         {words}", "dim"), soft_wrap=True)
+    for command_line in (quoted(sys.executable, "-c", line), command("new", "dataset", free, "--path", joined)):
+        console.print(literal(f"         {command_line}", "dim"), soft_wrap=True)
 
 
-def _texts(found: FileProfile, columns: Sequence[str]) -> list[str]:
-    typed = found.cases.read_as_text()
-    kept = [one for one in columns if one in found.cases.variables and found.cases.variables[one].is_text]
+def _texts(profile: FileProfile, columns: Sequence[str]) -> list[str]:
+    typed = profile.cases.read_as_text()
+    kept = [one for one in columns if one in profile.cases.variables and profile.cases.variables[one].is_text]
     return [one for one in kept if one not in typed and one not in ABOUT_ANSWER]

@@ -203,7 +203,7 @@ def _labelled(
         parts = pairs.with_columns(*differences, judge=pl.lit(None, pl.String))
     else:
         parts = labelled_scores(runs[-1].scores(), bound_labels(runs[-1], options.labels).frame)
-    found = False
+    has_spread = False
     keys = ("dataset", "metric") if of_two else SERIES
     for _, part in parts.sort("metric", "judge", maintain_order=True).group_by(keys, maintain_order=True):
         given, metric, judge = part.drop_nulls("human"), str(part["metric"][0]), part["judge"][0]
@@ -211,9 +211,9 @@ def _labelled(
         sides = (given[f"{name}_{side}"].to_numpy() for name in ("human", "score") for side in "ab") if of_two else ()
         spread = observed_spread(human, score, cluster, widest(*sides) if of_two else None)
         if spread is not None and options.metric in (None, metric):
-            found = True
+            has_spread = True
             yield " · ".join(str(word) for word in (metric, judge) if word), part.height, spread, f"{given.height} {on}"
-    if not found:
+    if not has_spread:
         what = f"there are fewer than two {on}" + (f" on {options.metric}" if options.metric else "")
         size = advised_size(runs[-1].manifest.answered)
         hint = f"label the same cases of both: {command('calibrate', runs[-1].folder.path, '--sample', size)}"

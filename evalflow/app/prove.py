@@ -97,7 +97,7 @@ def _proof(run: SavedRun, by: float) -> Proof:
 def _people(run: SavedRun) -> dict[str, FixtureScore]:
     """The scores that people would give the cases of the fixture, as the run keeps them."""
     given: list[tuple[Case, Any]] = [(case, case.vars.get(_PERSON)) for case in run.cases() if case.dataset == FIXTURE]
-    return {case.id: FixtureScore(said["score"], said["why"], case.question) for case, said in given if said}
+    return {case.id: FixtureScore(label["score"], label["why"], case.question) for case, label in given if label}
 
 
 def _expect_usable(options: argparse.Namespace) -> None:
@@ -117,10 +117,10 @@ def _expect_usable(options: argparse.Namespace) -> None:
 
 def _order(options: argparse.Namespace) -> RunOrder:
     """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
-    words, config_dir = options.overrides, options.config_dir
-    data = [word for word in words if _key(word).partition(".")[0] in _OF_DATA]
-    others = [word for word in words if word not in data]
-    is_named = _names_data(words)
+    overrides, config_dir = options.overrides, options.config_dir
+    data = [word for word in overrides if _key(word).partition(".")[0] in _OF_DATA]
+    others = [word for word in overrides if word not in data]
+    is_named = _names_data(overrides)
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
     order, others = _with_parts(options.metric, others, data, config_dir)
@@ -138,7 +138,7 @@ def _order(options: argparse.Namespace) -> RunOrder:
     subject.expect_changeable()
     try:
         bases = _bases(settings, options.base)
-        found = _over_changes(others, bases, config_dir)
+        planned = _over_changes(others, bases, config_dir)
     except UserError:
         if is_named or not fixture:
             raise
@@ -146,9 +146,9 @@ def _order(options: argparse.Namespace) -> RunOrder:
         bases = [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
         if len(bases) < _FEWEST:
             return _within(order_of(others, config_dir), options.calls)
-        found = _over_changes(others, bases, config_dir)
+        planned = _over_changes(others, bases, config_dir)
     while True:
-        order, calls = found
+        order, calls = planned
         if calls <= _PLANNED * options.calls:
             return order
         fewer = min(len(bases) - 1, int(len(bases) * _PLANNED * options.calls / calls))
@@ -156,7 +156,7 @@ def _order(options: argparse.Namespace) -> RunOrder:
             what = f"{counted(len(bases), 'case')}, their changes"
             raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
         bases = bases[:fewer]
-        found = _over_changes(others, bases, config_dir)
+        planned = _over_changes(others, bases, config_dir)
 
 
 def _over_changes(others: Sequence[str], bases: Sequence[Case], config_dir: Path | None) -> tuple[RunOrder, int]:
@@ -181,8 +181,8 @@ def _with_parts(
     return order_of([*whole, *data], config_dir), whole
 
 
-def _names_data(words: Sequence[str]) -> bool:
-    return any(_key(word).partition(".")[0] == "dataset" for word in words)
+def _names_data(overrides: Sequence[str]) -> bool:
+    return any(_key(word).partition(".")[0] == "dataset" for word in overrides)
 
 
 def _key(word: str) -> str:
@@ -247,5 +247,5 @@ def _labelled_row(one: FixtureCase) -> dict[str, Any]:
 def _dataset_words(key: str, rows: Iterable[Mapping[str, Any]], name: str | None = None) -> list[str]:
     """Overrides for a dataset with these rows."""
     at = f"+dataset.{key}"
-    words = {"path": keep_cases(rows), "name": name or key, "allow_irregular": "true"}
-    return [f"{at}.{word}={value}" for word, value in words.items()]
+    settings = {"path": keep_cases(rows), "name": name or key, "allow_irregular": "true"}
+    return [f"{at}.{word}={value}" for word, value in settings.items()]

@@ -51,10 +51,10 @@ def race(options: argparse.Namespace, console: Console, err: Console) -> int:
     screen = TerminalScreen(err, err)
     screen.sweeping()
     sides = [f"experiment={','.join(options.experiments)}"] if options.experiments else []
-    words = [*sides, *options.overrides]
-    run_id, jobs = new_run_id(words), list[HydraJob]()
+    overrides = [*sides, *options.overrides]
+    run_id, jobs = new_run_id(overrides), list[HydraJob]()
     try:
-        launch([*words, "-m"], jobs.append, options.config_dir, run_id, settings_of)
+        launch([*overrides, "-m"], jobs.append, options.config_dir, run_id, settings_of)
         orders = _orders(jobs, run_id)
         first = inspected(orders[0])
         second = inspected(orders[1], first.parts.session)
@@ -67,12 +67,12 @@ def race(options: argparse.Namespace, console: Console, err: Console) -> int:
         return 130
     finally:
         _remove_empty([job.folder for job in jobs])
-    found, page = _comparison(a, b, looks, metric, how), b.folder.path / "compare.html"
-    write_comparison(page, found)
+    compared, page = _comparison(a, b, looks, metric, how), b.folder.path / "compare.html"
+    write_comparison(page, compared)
     if options.json:
-        document = found.document() | {"page": str(page), "saved": _saved(a, b)}
+        document = compared.document() | {"page": str(page), "saved": _saved(a, b)}
         return print_json(console, document)
-    print_comparison(console, found)
+    print_comparison(console, compared)
     for label, text in (("saved", _saved_in_words(_saved(a, b))), ("page", shown(page))):
         console.print(f"{label:<7}{text}", soft_wrap=True, markup=False)
     return 0

@@ -37,11 +37,13 @@ def rank(options: argparse.Namespace, console: Console) -> int:
 
     With `--items` also items.csv, and with `--out` the YAML of a short dataset.
     """
-    folder, found = ranked(options)
-    items = ranked_items(found) if options.items else []
-    short = None if options.short is None else _short(found, options.short)
-    files = {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(found.runs.values())))
-    page = found.page(items, short)
+    folder, standings = ranked(options)
+    items = ranked_items(standings) if options.items else []
+    short = None if options.short is None else _short(standings, options.short)
+    files = (
+        {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(standings.runs.values())))
+    )
+    page = standings.page(items, short)
     written = write_ranking(folder, page)
     if options.json:
         write_new(files, Console(stderr=True))
@@ -56,17 +58,17 @@ def rank(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _short(found: Standings, n: int) -> ShortSet:
+def _short(standings: Standings, n: int) -> ShortSet:
     """The short set of the one metric that is ranked; UserError without more than n cases, or with several metrics."""
-    if len(found.tables) > 1:
-        names = list(dict.fromkeys(f"--metric {table.metric}" for table in found.tables))
+    if len(standings.tables) > 1:
+        names = list(dict.fromkeys(f"--metric {table.metric}" for table in standings.tables))
         hint = ", or ".join(names) if len(names) > 1 else "rank runs of one dataset"
         raise UserError(Problem("a short set keeps the ranking by one metric of one dataset", "--short", hint))
-    [common] = found.tables
+    [common] = standings.tables
     if not 1 <= n < common.cases.height:
         what = f"a short set of {n:,} out of {common.cases.height:,} common cases"
         raise UserError(Problem(what, "--short", f"choose from 1 to {common.cases.height - 1:,}"))
-    return short_set(common, n, seed=found.seed)
+    return short_set(common, n, seed=standings.seed)
 
 
 def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
@@ -82,9 +84,9 @@ def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
 
 def _runs(given: Sequence[str]) -> tuple[Path, list[SavedRun]]:
     """The runs to rank, and the folder for the page: that of the last run or sweep named."""
-    words = [path for word in given for path in _folders(word)]
+    expanded = [path for word in given for path in _folders(word)]
     folder, runs = Path(), list[SavedRun]()
-    for word in words or [None]:
+    for word in expanded or [None]:
         folder = find_folder(word)
         jobs = jobs_of(folder)
         runs += [open_scored(RunFolder(folder))] if jobs is None else scored_runs(jobs)
@@ -96,7 +98,7 @@ def _folders(word: str) -> list[str]:
     if not has_magic(word) or Path(word).exists():
         return [word]
     path = Path(word)
-    found = sorted(map(str, Path(path.anchor).glob(str(path.relative_to(path.anchor)))))
-    if not found:
+    matches = sorted(map(str, Path(path.anchor).glob(str(path.relative_to(path.anchor)))))
+    if not matches:
         raise UserError(Problem("no folder has such a name", word, "see: ls outputs/runs"))
-    return [path for path in found if Path(path, "run.json").is_file()] or found
+    return [path for path in matches if Path(path, "run.json").is_file()] or matches

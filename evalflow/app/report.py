@@ -53,13 +53,13 @@ def _numbers(run: Path) -> dict[str, str]:
     table = run / "summary.parquet"
     if not table.is_file():
         return {}
-    found: dict[str, str] = {}
+    figures: dict[str, str] = {}
     for row in rows_of(pl.read_parquet(table).filter(pl.col("tag").is_null())):
         name = " ".join(filter(None, (row.dataset, row.target, row.metric, row.statistic, row.judge)))
-        found[name] = number(row.value)
+        figures[name] = number(row.value)
         if row.pass_rate is not None:
-            found[f"{name}, pass rate"] = percent(row.pass_rate)
-    return {**found, "exit code": str(folder.read_manifest().exit_code)}
+            figures[f"{name}, pass rate"] = percent(row.pass_rate)
+    return {**figures, "exit code": str(folder.read_manifest().exit_code)}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -138,13 +138,13 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
 
 def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
     tag = tag_name(given)
-    found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
-    known = {level for own in found for level in tag_levels(own)}
+    tag_lists = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
+    known = {level for own in tag_lists for level in tag_levels(own)}
     if tag not in known:
         what, where = f"the run has no tag {given!r}", str(folder.path)
         problem = Problem(what, where, "its cases have no tags")
         raise UserError(unknown_name(what, where, given, known) if known else problem)
-    matching = [own for own in found if tag in tag_levels(own)]
+    matching = [own for own in tag_lists if tag in tag_levels(own)]
     return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
 
 

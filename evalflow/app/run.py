@@ -156,8 +156,8 @@ def resume(
     e.g. `engine=ray`; UserError for any other setting.
     `agrees` asks the user whether to start a program that the folder names, if it was never started here before.
     """
-    found = find_run(given, "resume")
-    folder, manifest = found.folder, found.manifest
+    saved = find_run(given, "resume")
+    folder, manifest = saved.folder, saved.manifest
     refuse_links(folder)
     try:
         hint = f"if you trust it: {command('resume', folder.path, '--trust-program')}"
@@ -210,7 +210,7 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
 
 
 def _engine(name: str) -> Mapping[str, Any]:
-    found = {option.name: option.values for option in options(None, "engine")}
-    if name not in found:
-        raise UserError(unknown_name(f"there is no engine {name!r}", "command line", name, found, before="engine="))
-    return found[name]
+    engines = {option.name: option.values for option in options(None, "engine")}
+    if name not in engines:
+        raise UserError(unknown_name(f"there is no engine {name!r}", "command line", name, engines, before="engine="))
+    return engines[name]

@@ -52,7 +52,7 @@ _SKIPPED = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\
 
 def _with_schemas(text: str, places: Mapping[str, str]) -> str:
     """The settings with these schemas; all else stays, comments too. ValueError if they are not JSON with comments."""
-    plain = _SKIPPED.sub(lambda found: found[1] or " " * len(found[0]), text)  # at the same positions
+    plain = _SKIPPED.sub(lambda match: match[1] or " " * len(match[0]), text)  # at the same positions
     try:
         settings: Any = json.loads(plain)
     except ValueError as error:

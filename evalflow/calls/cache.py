@@ -81,15 +81,15 @@ class Cache:
         """
         if self._mode == "off":
             return {}
-        found = {key: entry for key in keys if (entry := self._writer.waiting.get((key, COMPUTED))) is not None}
-        missing = [key for key in keys if key not in found]
+        entries = {key: entry for key in keys if (entry := self._writer.waiting.get((key, COMPUTED))) is not None}
+        missing = [key for key in keys if key not in entries]
         stored = self._stored(lambda store: store.get_many(missing, COMPUTED)) if missing else None
         for key, (entry, note) in (stored or {}).items():
-            found[key] = entry
+            entries[key] = entry
             if note:
                 self._writer.touch((key, COMPUTED))
         own = self._mode == "refresh"
-        return {key: entry.body for key, entry in found.items() if not own or entry.run_id == self.run_id}
+        return {key: entry.body for key, entry in entries.items() if not own or entry.run_id == self.run_id}
 
     def keep_computed(self, results: Mapping[bytes, bytes]) -> None:
         """Queue values that are free to recompute, evicted before any reply. Does nothing in mode off or read."""

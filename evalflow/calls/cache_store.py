@@ -240,16 +240,16 @@ class Store:
 
     def get_many(self, keys: Sequence[bytes], scope: str) -> dict[bytes, tuple[Entry, bool]]:
         """Return the stored entries of these keys, each as in `get`, using few statements."""
-        found: dict[bytes, tuple[Entry, bool]] = {}
+        entries: dict[bytes, tuple[Entry, bool]] = {}
         try:
             for start in range(0, len(keys), _MANY):
                 some = keys[start : start + _MANY]
                 statement = _GET_MANY.format(", ".join("?" * len(some)))
                 for key, *row in self._db.execute(statement, (scope, *some)):
-                    found[key] = self._read(row)
+                    entries[key] = self._read(row)
         except sqlite3.DatabaseError as error:
             raise as_corrupt(error, self.inode) from None
-        return found
+        return entries
 
     def _read(self, row: Sequence[Any]) -> tuple[Entry, bool]:
         used_at, made_at, *values = row

@@ -50,10 +50,10 @@ class FenceKey:
                 if not instead:
                     with contextlib.suppress(OSError):  # a file system without links
                         os.link(draft, self._path)
-                found = None if instead else _read(self._path)
-                if found is None:
+                existing = None if instead else _read(self._path)
+                if existing is None:
                     draft.replace(self._path)
-                return found or key
+                return existing or key
             finally:
                 draft.unlink(missing_ok=True)
         except OSError as error:

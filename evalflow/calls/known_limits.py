@@ -38,9 +38,9 @@ class KnownLimits:
 
     def remember(self, borne: Mapping[tuple[str, ...], int]) -> None:
         """Store the limits of some endpoints, keeping what other runs have stored meanwhile."""
-        found = {_name(key): limit for key, limit in borne.items()}
+        updates = {_name(key): limit for key, limit in borne.items()}
         before = self._read()
-        known = {name: limit for name, limit in before.items() if name not in found} | found
+        known = {name: limit for name, limit in before.items() if name not in updates} | updates
         self._known = dict(list(known.items())[-MOST:])
         if self._known != before:
             with contextlib.suppress(OSError):
@@ -49,10 +49,10 @@ class KnownLimits:
 
     def _read(self) -> dict[str, int]:
         try:
-            found: object = json.loads(self._path.read_bytes())
+            content: object = json.loads(self._path.read_bytes())
         except (OSError, ValueError, RecursionError):
             return {}
-        rows = cast("dict[str, Any]", found).items() if isinstance(found, dict) else ()
+        rows = cast("dict[str, Any]", content).items() if isinstance(content, dict) else ()
         return {name: limit for name, limit in rows if isinstance(limit, int) and 0 < limit <= LARGEST}
 
 

@@ -47,12 +47,12 @@ class Networks:
                 public = True
                 continue
             try:
-                found = ip_network(word)
+                network = ip_network(word)
             except ValueError:
                 raise ValueError(f"{word!r} is not a network, such as 10.0.0.0/8, or the word {PUBLIC}") from None
-            if isinstance(found, IPv6Network) and found.network_address.ipv4_mapped:
+            if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped:
                 raise ValueError(f"{word!r} is a network of IPv4: write it as one")
-            ranges.append(found)
+            ranges.append(network)
         if not public and not ranges:
             raise ValueError(f"name a network: {PUBLIC}, or such as 10.0.0.0/8")
         return cls(public, tuple(ranges))
@@ -102,7 +102,7 @@ def _is_public(address: Address) -> bool:
 def _numeric(host: str) -> Address | None:
     """Return the address that the system reads in a host, e.g. 127.0.0.1 in 2130706433; None for a name."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        return ip_address(found[0][4][0])
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return ip_address(addresses[0][4][0])
     except (OSError, ValueError):
         return None

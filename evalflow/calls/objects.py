@@ -72,8 +72,8 @@ def fetch_files(address: str, where: str) -> Sequence[Path]:
     if pattern is None:
         return [folder.fetch(folder.head(name))]
     wanted = name + address[pattern.start() :]
-    found = [one for one in folder.listed() if fnmatchcase(one.path, wanted)]
-    own = sorted((one for one in found if one.path.count("/") == wanted.count("/")), key=lambda one: one.path)
+    matches = [one for one in folder.listed() if fnmatchcase(one.path, wanted)]
+    own = sorted((one for one in matches if one.path.count("/") == wanted.count("/")), key=lambda one: one.path)
     if not own:
         raise UserError(Problem(f"no file matches {address}", where))
     return [folder.fetch(one) for one in own]
@@ -106,13 +106,13 @@ class StoredFolder:
             from obstore.store import HTTPStore, from_url
         if self._scheme != "hf":
             return from_url(self.address, client_options=_CLIENT, retry_config=_RETRIES)
-        found = _HUB.fullmatch(place)
-        if found is None:
+        match = _HUB.fullmatch(place)
+        if match is None:
             raise UserError(
                 Problem(f"{self.address!r} is not a repository", self._where, "write hf://datasets/OWNER/NAME")
             )
         host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co"), os.environ.get("HF_TOKEN")
-        url = f"{host}/{found['repository']}/resolve/{found['revision'] or 'main'}{found['rest'] or ''}"
+        url = f"{host}/{match['repository']}/resolve/{match['revision'] or 'main'}{match['rest'] or ''}"
         headers: Any = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
         return HTTPStore.from_url(url, client_options=_CLIENT | headers, retry_config=_RETRIES)
 
@@ -181,18 +181,18 @@ class StoredFolder:
             raise UserError(Problem(f"there is no {last} in {self.address}", self._where, hint))
         for _ in range(2):
             begun = self.head(last)
-            found = {one.path: one for one in self.listed()}
-            for one in found.values():
+            current = {one.path: one for one in self.listed()}
+            for one in current.values():
                 self.fetch(one)
             if self.head(last) == begun:
-                self._forget_all_but(found)
+                self._forget_all_but(current)
                 return self.copy
         raise InfrastructureError(f"{self.address} was written while it was read", "read it again")
 
-    def _forget_all_but(self, found: Mapping[str, Stored]) -> None:
+    def _forget_all_but(self, current: Mapping[str, Stored]) -> None:
         """Delete copies of deleted objects; files written beside the copies stay."""
         known = {tag.relative_to(self._tags).as_posix() for tag in self._tags.rglob("*") if tag.is_file()}
-        for path in known - set(found):
+        for path in known - set(current):
             (self.copy / path).unlink(missing_ok=True)
             (self._tags / path).unlink(missing_ok=True)
 

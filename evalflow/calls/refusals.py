@@ -99,10 +99,10 @@ def refused(sent: Mapping[str, object], refusal: Refusal, parameters: Collection
     text = refusal.text
     known = refusal.param.rpartition(".")[2] if refusal.param else ""
     about = known if known in sent else None  # other settings that the text mentions are not the refused one
-    for name, words in _WORDS.items():
+    for name, pattern in _WORDS.items():
         if not _is_sent(sent, name) or about not in {None, name, "response_format", "logprobs"}:
             continue
-        if known == name or (words.search(text) and _REFUSED.search(text)):
+        if known == name or (pattern.search(text) and _REFUSED.search(text)):
             too_long = CONTEXT.search(text) or (_limit_in(text) and LIMIT not in text)
             return None if name in _LENGTHS and too_long else name
     if not _REFUSED.search(text):
@@ -137,8 +137,8 @@ def longest_of(refusal: Refusal) -> int | None:
 
 def _limit_in(text: str) -> int | None:
     """Return the number that a text names as the maximum."""
-    found = _LIMIT.search(text)
-    return int(found[1].replace(",", "")) if found else None
+    match = _LIMIT.search(text)
+    return int(match[1].replace(",", "")) if match else None
 
 
 def _is_sent(sent: Mapping[str, object], name: str) -> bool:

@@ -136,8 +136,8 @@ class SharedCache:
         waiting = iter(asked)
         while part := list(islice(waiting, BATCH)):
             rows = database.execute(_GET, (part,)).fetchall()
-            found = {key: entry for key, made_at, *values in rows if (entry := entry_of(made_at, values))}
-            _tell({key: asked[key] for key in part}, found)
+            entries = {key: entry for key, made_at, *values in rows if (entry := entry_of(made_at, values))}
+            _tell({key: asked[key] for key in part}, entries)
         if made:
             with database.cursor() as cursor:
                 cursor.executemany(_PUT, [(key, *values_of(entry)) for key, entry in made.items()])
@@ -149,12 +149,12 @@ class SharedCache:
             log.warning("the shared cache failed (%s); the run continues without it", " ".join(why.split()))
 
 
-def _tell(asked: Mapping[bytes, Sequence[Answered]], found: Mapping[bytes, Entry]) -> None:
+def _tell(asked: Mapping[bytes, Sequence[Answered]], entries: Mapping[bytes, Entry]) -> None:
     """Deliver the entry or None, unless already delivered or nobody waits any more."""
     for key, answers in asked.items():
         for answer in answers:
             with suppress(RuntimeError):  # the event loop has ended
-                answer.get_loop().call_soon_threadsafe(_settle, answer, found.get(key))
+                answer.get_loop().call_soon_threadsafe(_settle, answer, entries.get(key))
 
 
 def _settle(answer: Answered, entry: Entry | None) -> None:

@@ -48,8 +48,8 @@ def asked_wait_s(response: Response) -> float | None:
     text = response.body[:10_000].decode("utf-8", "replace")
     delays = (as_map(one).get("retryDelay") for one in as_list(_error(text).get("details")))  # Google's
     delay = next((one for one in delays if isinstance(one, str)), None)
-    found = _IN_WORDS.search(text)
-    return _seconds(delay or (found["time"] if found else ""))
+    match = _IN_WORDS.search(text)
+    return _seconds(delay or (match["time"] if match else ""))
 
 
 def _error(text: str) -> Mapping[str, object]:
@@ -163,5 +163,5 @@ class Waits:
         for (where, reason), ends in self._ends.items():
             left = max(ends, default=0.0) - time.monotonic()
             if left > 0:
-                said = reason if len(reason) <= _REASON else f"{reason[:_REASON]}..."
-                yield f"waits until {moment(left)} for {where} ({said})"
+                excerpt = reason if len(reason) <= _REASON else f"{reason[:_REASON]}..."
+                yield f"waits until {moment(left)} for {where} ({excerpt})"

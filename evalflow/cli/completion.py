@@ -95,20 +95,20 @@ def candidates(words: Sequence[str], verbs: Door[Verb]) -> list[str]:
     """What the last word may become. Groups are completed with the names in conf/, also after a comma or a bracket."""
     *before, word = words or [""]
     verb = next((one for one in before if one in verbs), None)
-    found: list[str] = []
+    completions: list[str] = []
     if word.startswith("-"):
-        found = [option for option in _parser(before, verb or "run", verbs).options if option not in before]
+        completions = [option for option in _parser(before, verb or "run", verbs).options if option not in before]
     elif group := re.match(rf"\+?({'|'.join(GROUPS)})=(.*)", word):
         if verb is None or verb in _RUNS:
-            found = _chosen(group[1], word[: -len(group[2])] if group[2] else word, group[2])
+            completions = _chosen(group[1], word[: -len(group[2])] if group[2] else word, group[2])
     elif verb is None or verb in _RUNS:
-        found = [*(sorted(verbs) if not before else ()), *(f"{name}=" for name in GROUPS), *KEYS]
-        found += [f"metric.{name}." for name in _metrics(before)]
+        completions = [*(sorted(verbs) if not before else ()), *(f"{name}=" for name in GROUPS), *KEYS]
+        completions += [f"metric.{name}." for name in _metrics(before)]
     elif verb == "show":
-        found = [name for group in GROUPS for name in _names(group)]
+        completions = [name for group in GROUPS for name in _names(group)]
     elif before[-1] == verb:
-        found = _parser(before, verb, verbs).choices
-    return [one for one in dict.fromkeys(found) if one.startswith(word)]
+        completions = _parser(before, verb, verbs).choices
+    return [one for one in dict.fromkeys(completions) if one.startswith(word)]
 
 
 def _parser(before: Sequence[str], verb: str, verbs: Door[Verb]) -> VerbParser:
@@ -132,5 +132,5 @@ def _names(group: str) -> list[str]:
 
 
 def _metrics(words: Iterable[str]) -> list[str]:
-    found = (word.partition("=")[2] for word in words if word.startswith("metric="))
-    return [name for value in found for name in re.findall(r"\w+", value)]
+    chosen = (word.partition("=")[2] for word in words if word.startswith("metric="))
+    return [name for value in chosen for name in re.findall(r"\w+", value)]

@@ -47,12 +47,12 @@ def applied(words: Sequence[str], problems: Sequence[Problem]) -> list[str]:
         >>> applied(["datset=rag", "limit=5"], [Problem("unknown key", meant=Meant(("datset",), ("dataset",)))])
         ['dataset=rag', 'limit=5']
     """
-    found = list(words)
+    fixed = list(words)
     if whole := next((one.meant for one in problems if one.meant and one.meant.wrong is None), None):
         return list(whole.right)
     for meant in dict.fromkeys(problem.meant for problem in problems if problem.meant):
-        found = _replaced(found, meant)
-    return found
+        fixed = _replaced(fixed, meant)
+    return fixed
 
 
 def _replaced(words: list[str], meant: Meant) -> list[str]:

@@ -34,9 +34,9 @@ class Manual:
         lines = [line for part in self.text.split("\n\n") for line in (*textwrap.wrap(part, WIDTH), "")]
         return "\n".join([*lines, self.examples_of("")])
 
-    def examples_of(self, words: str) -> str:
+    def examples_of(self, prefix: str) -> str:
         """The examples that begin with these words, and the page with more; empty without an example."""
-        own = [example for example in self.examples if example[0].startswith(words)]
+        own = [example for example in self.examples if example[0].startswith(prefix)]
         lines = [line for typed, about in own for line in (f"  {program()} {typed}", f"      {about}")]
         more = ["", f"more: docs/{self.page}"] if self.page else []
         return "\n".join(["examples:", *lines, *more]) if own else ""

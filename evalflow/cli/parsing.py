@@ -152,18 +152,18 @@ def config_dir_of(words: Sequence[str]) -> tuple[Path | None, list[str]]:
 
     Not with argparse, which would take Hydra's `-c job` for an abbreviation of `-cd`.
     """
-    found: str | None = None
+    folder: str | None = None
     rest: list[str] = []
     following = iter(words)
     for word in following:
         name, _, value = word.partition("=")
         if name == "--config-dir" or word == "-cd":
-            found = value or next(following, "")
-            if not found:
+            folder = value or next(following, "")
+            if not folder:
                 raise UserError(Problem(f"{name} needs a folder", "command line", f"{name} DIR"))
         else:
             rest.append(word)
-    return (Path(found).absolute() if found else None), rest
+    return (Path(folder).absolute() if folder else None), rest
 
 
 def _folder(name: str) -> Path:

@@ -59,11 +59,11 @@ def expect_pairs(words: Sequence[str]) -> None:
         what = "the shell splits a list or a map at its spaces"
         meant = Meant(tuple(words), tuple(whole))
         raise UserError(Problem(what, "command line", f"put it in quotes: {quoted(*parts)}", meant=meant))
-    found = _APART.sub(r"\1=", "\0".join(words)).split("\0")
-    if words and found != list(words):
-        hint = f"write {quoted(*(word for word in found if word not in words))}"
+    joined = _APART.sub(r"\1=", "\0".join(words)).split("\0")
+    if words and joined != list(words):
+        hint = f"write {quoted(*(word for word in joined if word not in words))}"
         what = "a key and its value are joined by ="
-        raise UserError(Problem(what, "command line", hint, meant=Meant(tuple(words), tuple(found))))
+        raise UserError(Problem(what, "command line", hint, meant=Meant(tuple(words), tuple(joined))))
 
 
 def _unsplit(words: Sequence[str]) -> list[str]:
@@ -73,16 +73,16 @@ def _unsplit(words: Sequence[str]) -> list[str]:
         >>> _unsplit(["dataset=rag", "metric=[relevance,", "faithfulness]", "limit=5"])
         ['dataset=rag', 'metric=[relevance,faithfulness]', 'limit=5']
     """
-    found: list[str] = []
+    joined: list[str] = []
     rest = list(words)
     while rest:
         taken = 1
         if re.match(rf"[+~]*{_KEY}=[\[{{]", rest[0]):
             depths = accumulate(_depth(word) for word in rest)
             taken = next((at for at, depth in enumerate(depths, start=1) if depth == 0), 1)
-        found.append(re.sub(r",\s+", ",", " ".join(rest[:taken])) if taken > 1 else rest[0])
+        joined.append(re.sub(r",\s+", ",", " ".join(rest[:taken])) if taken > 1 else rest[0])
         del rest[:taken]
-    return found
+    return joined
 
 
 def _depth(word: str) -> int:

@@ -364,10 +364,10 @@ def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
     if "--run-id" not in words:
         return None, words
     at = words.index("--run-id")
-    found = words[at + 1] if at + 1 < len(words) else ""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,150}", found):
+    run_id = words[at + 1] if at + 1 < len(words) else ""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,150}", run_id):
         raise UserError(Problem("--run-id needs an id", "command line", "letters, digits and . _ = -"))
-    return found, [*words[:at], *words[at + 2 :]]
+    return run_id, [*words[:at], *words[at + 2 :]]
 
 
 def _confirmed(question: str) -> bool:

@@ -67,19 +67,19 @@ def unknown_key(path: str) -> str:
 
 def meanings_of(config: type[BaseModel]) -> dict[str, str]:
     """The meaning of each key, from the docstrings of a model and its base classes."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for model in reversed(config.__mro__):
         _, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
         names: list[str] = []
         for line in attributes.splitlines():
             if begins := _ATTRIBUTE.match(line):
                 names = begins[1].split(", ")
-                found |= dict.fromkeys(names, line[begins.end() :])
+                meanings |= dict.fromkeys(names, line[begins.end() :])
             elif names and line.startswith("     "):
-                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+                meanings |= {name: f"{meanings[name]} {line.strip()}" for name in names}
             else:
                 names = []
-    return found
+    return meanings
 
 
 def _problem(
@@ -110,10 +110,10 @@ def _problem(
     if detail["type"] == "union_tag_not_found":
         missing = f"{full}.{detail.get('ctx', {})['discriminator'].strip(chr(39))}"
         return Problem(f"{missing} is required", where, key=missing)
-    said = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    what = _WORDS.get(detail["type"]) or said
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    what = _WORDS.get(detail["type"]) or message
     if detail["type"] == "literal_error":
-        what = re.sub(r"\b(True|False)\b", lambda found: found[0].lower(), what)  # as YAML writes them
+        what = re.sub(r"\b(True|False)\b", lambda match: match[0].lower(), what)  # as YAML writes them
     given = detail.get("input")
     shown = str(given).lower() if isinstance(given, bool) else given  # as YAML writes it
     is_shown = detail["type"] != "value_error" and isinstance(given, str | int | float)

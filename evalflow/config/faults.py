@@ -91,7 +91,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
         what = f"this is not valid YAML: the {sign} of this line is not closed before line {mark.line + 1}"
         return Problem(what, f"{file or opened.name}:{opened.line + 1}", f"close it with {end}")
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
-    hint = next((hint for words, hint in _YAML_HINTS.items() if words in what), _QUOTE_VALUES)
+    hint = next((hint for phrase, hint in _YAML_HINTS.items() if phrase in what), _QUOTE_VALUES)
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
 
 
@@ -134,13 +134,13 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
 
 def _added(overrides: Sequence[str]) -> list[Problem]:
     """Return the problems of groups that are chosen with a +, as Hydra has it for a group without a default."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for override in overrides:
         word = override.lstrip("+")
         if word != override and word.partition("=")[0] in GROUPS:
             hint, meant = f"write {quoted(word)}", Meant((override,), (word,))
-            found.append(Problem("a group is chosen without a +", override, hint, meant=meant))
-    return found
+            problems.append(Problem("a group is chosen without a +", override, hint, meant=meant))
+    return problems
 
 
 def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
@@ -157,15 +157,15 @@ def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
     """Return the problems of all chosen options that have no file."""
-    found: dict[tuple[str, str], Problem] = {}
+    problems: dict[tuple[str, str], Problem] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group, value = str(override.key_or_group), override.value()
         files = [file for folder in folders if group.isalpha() for file in folder.glob(f"{group}/*.yaml")]
         known = {file.stem for file in files}
         for name in value if is_list(value) else [value]:
             if known and isinstance(name, str) and name not in known:
-                found[group, name] = no_option(group, name, known, folders)
-    return list(found.values())
+                problems[group, name] = no_option(group, name, known, folders)
+    return list(problems.values())
 
 
 def _several(override: str) -> Problem:

@@ -63,14 +63,14 @@ def untaken(
 
 def without(config: T, keys: Sequence[str]) -> T:
     """Return a copy of a file's content without the keys at these paths."""
-    found = copy.deepcopy(config)
+    remaining = copy.deepcopy(config)
     for key in keys:
-        here: Any = found
+        here: Any = remaining
         *above, last = key.split(".")
         for part in above:
             here = here[part]
         del here[last]
-    return found
+    return remaining
 
 
 def _keys_of(content: Mapping[str, object], group: str, wanted: frozenset[str]) -> Iterator[str]:

@@ -66,12 +66,12 @@ class UserConfigSource(FileConfigSource):
                 raise UserError(Problem("the file is not UTF-8", str(file), "save it as UTF-8")) from None
             except yaml.YAMLError as error:
                 raise UserError(invalid_yaml(error, file)) from None
-        found = super().load_config(config_path)
-        _refuse_code(config_path, found, str(file))
-        if config_path.partition("/")[0] in ROOT_GROUPS and found.header.get("package") != "_global_":
+        loaded = super().load_config(config_path)
+        _refuse_code(config_path, loaded, str(file))
+        if config_path.partition("/")[0] in ROOT_GROUPS and loaded.header.get("package") != "_global_":
             line = "# @package _global_"
             raise UserError(Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}"))
-        return found
+        return loaded
 
     def is_config(self, config_path: str) -> bool:
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
@@ -93,9 +93,9 @@ class UnsavedConfigSource(ConfigSource):
         group, name = key = _option(config_path)
         package = f"{group}.{name}" if group in MULTI_SELECT else None
         config = OmegaConf.create(dict(UNSAVED_OPTIONS.get()[key]))
-        found = ConfigResult(self.provider, self.full_path(), config, {"package": package})
-        _refuse_code(config_path, found, f"{group} {name}")
-        return found
+        loaded = ConfigResult(self.provider, self.full_path(), config, {"package": package})
+        _refuse_code(config_path, loaded, f"{group} {name}")
+        return loaded
 
     def available(self) -> bool:
         return True
@@ -116,19 +116,19 @@ def _option(config_path: str) -> tuple[str, str]:
     return group, name
 
 
-def _refuse_code(config_path: str, found: ConfigResult, place: str) -> None:
-    problems = [Problem(what, f"{place}: {key}", hint) for key, what, hint in _problems(config_path, found)]
+def _refuse_code(config_path: str, loaded: ConfigResult, place: str) -> None:
+    problems = [Problem(what, f"{place}: {key}", hint) for key, what, hint in _problems(config_path, loaded)]
     if problems:
         raise UserError(problems)
 
 
-def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str, str]]:
+def _problems(config_path: str, loaded: ConfigResult) -> Iterator[tuple[str, str, str]]:
     """Return the keys of a user's file that could make Hydra run code, each with the problem and a hint."""
-    package = found.header.get("package") or ""
+    package = loaded.header.get("package") or ""
     name = config_path.removesuffix(".yaml").rpartition("/")[2]
     if config_path.lstrip("/").startswith("hydra/") or _reaches_hydra(package.replace("_name_", name)):
         yield ("# @package", _NOT_HYDRA, _ON_THE_LINE) if package else ("hydra", _NOT_HYDRA, _ON_THE_LINE)
-    values = as_map(OmegaConf.to_container(found.config, resolve=False))
+    values = as_map(OmegaConf.to_container(loaded.config, resolve=False))
     for path in _targets(values, ""):
         yield path, "a configuration must not run code, but _target_ names code", f"remove {path}"
     own = values.get("hydra")
@@ -226,9 +226,9 @@ class _Repository(ConfigRepository):
         known, content = _READ.get(key, (None, b""))
         if known == state:
             return cast("ConfigResult", pickle.loads(content))  # noqa: S301 - this process pickled it
-        found = super().load_config(config_path)
-        _READ[key] = state, pickle.dumps(found)
-        return found
+        loaded = super().load_config(config_path)
+        _READ[key] = state, pickle.dumps(loaded)
+        return loaded
 
 
 def _state(source: ConfigSource, config_path: str) -> object:
@@ -287,12 +287,12 @@ class Loader(ConfigLoaderImpl):
     def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
         if default is _BEGINNING:
             return ConfigResult("evalflow", "", self._beginning, {})
-        found = super()._load_single_config(default, repo)
+        loaded = super()._load_single_config(default, repo)
         keys = [key for one in self.untaken if one.file == default.config_path for key in one.keys]
         if keys:
-            found = copy.copy(found)
-            found.config = without(found.config, keys)
-        return found
+            loaded = copy.copy(loaded)
+            loaded.config = without(loaded.config, keys)
+        return loaded
 
 
 def untaken_of(defaults: Sequence[ResultDefault], repo: Any, overrides: Sequence[str]) -> list[Untaken]:

@@ -51,14 +51,14 @@ def interpolation_problem(error: Exception, overrides: Sequence[str], folders: S
 
 def _place(key: str, overrides: Sequence[str], folders: Sequence[Path], *, broken: bool) -> str:
     """Return the text's place: its file and key, "the command line", or the key alone if no file has it."""
-    found = [
+    places = [
         (file, path)
         for file, path, text in _texts(folders)
         if (not _parses(text) if broken else path == key) and _is_chosen(file, overrides)
     ]
     if any(word.lstrip("+").startswith(f"{key}=") and _OPENING.search(word) for word in overrides):
         return f"{COMMAND_LINE}: {key}"
-    return next((f"{shown(file)}: {path}" for file, path in found), key)
+    return next((f"{shown(file)}: {path}" for file, path in places), key)
 
 
 def _is_chosen(file: Path, overrides: Sequence[str]) -> bool:

@@ -50,9 +50,9 @@ def key_elsewhere(typed: str, values: Mapping[str, object]) -> Problem | None:
     `values` are those of the configuration without it. The nearest spelling would suggest an unrelated key.
     """
     key, _, value = typed.lstrip("+~").partition("=")
-    if (found := _meaning(key, value, values)) is None:
+    if (advice := _meaning(key, value, values)) is None:
         return None
-    hint, right = found
+    hint, right = advice
     return Problem(f"unknown key {key}", "command line", hint, meant=None if right is None else Meant((typed,), right))
 
 

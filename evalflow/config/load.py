@@ -224,17 +224,17 @@ def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
     hydra = HydraConfig.get()
     given = _job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
-    found: Composed | UserError
+    outcome: Composed | UserError
     try:
         with as_user_errors(given):
-            found = _plain(config, hydra.runtime.choices, given, config_dir)
+            outcome = _plain(config, hydra.runtime.choices, given, config_dir)
     except UserError as error:
-        found = error
+        outcome = error
 
     def read() -> Composed:
-        if isinstance(found, UserError):
-            raise found
-        return found
+        if isinstance(outcome, UserError):
+            raise outcome
+        return outcome
 
     return HydraJob(Path(hydra.runtime.output_dir), number, read)
 
@@ -294,13 +294,13 @@ def _missing_keys(value: object, path: str = "") -> Iterator[str]:
 
 def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str]:
     """Return the keys that are ??? in the chosen file but null in a file of its defaults: OmegaConf keeps the null."""
-    found: list[str] = []
+    hidden: list[str] = []
     for key, file in sources.items():
         text = "" if "." in key or not file.is_file() else file.read_text(encoding="utf-8")
         if MISSING in text:
             named = _missing_keys(_contents(OmegaConf.create(text), resolve=False), key)
-            found += [name for name in named if OmegaConf.select(config, name) is None]
-    return found
+            hidden += [name for name in named if OmegaConf.select(config, name) is None]
+    return hidden
 
 
 def _files_of(

@@ -89,7 +89,7 @@ def _mended(word: str) -> str:
     whole = value.startswith(("[", "{")) and value.endswith(("]", "}"))
     signs = ":" if whole else "()" if _CALL.fullmatch(value) else ""
     tries = ["".join(_pieces(value, signs)), *([] if whole else [_in_quotes(value)])]
-    return next((found for text in tries if _is_readable(found := f"{key}={text}")), word)
+    return next((candidate for text in tries if _is_readable(candidate := f"{key}={text}")), word)
 
 
 def _pieces(value: str, signs: str) -> Iterator[str]:

@@ -54,14 +54,14 @@ def valid_key(given: object, model: type[BaseModel]) -> tuple[str, str] | None:
     None if no key fits, or several do, as of `budget=5`, or if others are required. Texts are taken for one of a key's
     choices only, since most other keys would take any text.
     """
-    found: list[tuple[str, str]] = []
+    fitting: list[tuple[str, str]] = []
     for name, field in model.model_fields.items():
         choices = [one for one in typing.get_args(field.annotation) if isinstance(one, str)]
         if typing.get_origin(field.annotation) is typing.Literal and (word := _choice(given, choices)):
-            found += [(name, word)] if _is_enough(model, name, word) else []
+            fitting += [(name, word)] if _is_enough(model, name, word) else []
         elif isinstance(given, int | float) and not isinstance(given, bool) and _is_valid(given, field):
-            found += [(name, json.dumps(given))] if _is_enough(model, name, given) else []
-    return found[0] if len(found) == 1 else None
+            fitting += [(name, json.dumps(given))] if _is_enough(model, name, given) else []
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _is_enough(model: type[BaseModel], key: str, value: object) -> bool:
@@ -85,8 +85,8 @@ def _choice(given: object, choices: Sequence[str]) -> str | None:
 
 def _numbers(given: object, field: FieldInfo) -> Iterator[float]:
     """The number in a text such as `5k`, the default, and usual numbers."""
-    if isinstance(given, str) and (found := re.search(r"-?\d+(?:\.\d+)?", given.replace(",", "").replace("_", ""))):
-        number = float(found[0])
+    if isinstance(given, str) and (numeral := re.search(r"-?\d+(?:\.\d+)?", given.replace(",", "").replace("_", ""))):
+        number = float(numeral[0])
         if math.isfinite(number):
             yield from (int(number), number)
     if isinstance(given, int | float) and -sys.float_info.max <= given <= sys.float_info.max:
@@ -114,10 +114,10 @@ def with_line(problem: Problem, file: Path, path: Sequence[str]) -> Problem:
     """
     if problem.meant is None:
         return problem
-    found = _node_of(file, path)
-    if found is None:
+    entry = _node_of(file, path)
+    if entry is None:
         return replace(problem, meant=None)
-    key, value = found
+    key, value = entry
     right = problem.meant.right[0].rpartition(".")[2]
     is_plain = isinstance(value, yaml.ScalarNode) and value.tag.endswith((":int", ":float", ":bool"))
     line = f"{right}: {value.value if is_plain else '...'}"
@@ -132,15 +132,15 @@ def _node_of(file: Path, path: Sequence[str]) -> tuple[yaml.Node, yaml.Node] | N
         node = typing.cast("yaml.Node | None", yaml.compose(text, yaml.SafeLoader))  # pyright: ignore - untyped
     except (OSError, ValueError, yaml.YAMLError):
         return None
-    found: tuple[yaml.Node, yaml.Node] | None = None
+    entry: tuple[yaml.Node, yaml.Node] | None = None
     for part in path:
         if isinstance(node, yaml.SequenceNode) and part.isdecimal() and int(part) < len(node.value):
             node = node.value[int(part)]
             continue
         if not isinstance(node, yaml.MappingNode):
             return None
-        found = next((pair for pair in node.value if pair[0].value == part), None)
-        if found is None:
+        entry = next((pair for pair in node.value if pair[0].value == part), None)
+        if entry is None:
             return None
-        node = found[1]
-    return found
+        node = entry[1]
+    return entry

@@ -84,7 +84,7 @@ def yaml_value(text: str | None) -> str:
 
 def escaped(value: T) -> T:
     """Escape `${` in all texts of the value."""
-    return with_texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
+    return with_texts(value, lambda text: _OPENING.sub(lambda match: f"{match[1] * 2}\\${{", text))
 
 
 def escaped_but_environment(value: T) -> T:
@@ -137,11 +137,11 @@ def _ends_of_braces(text: str) -> Mapping[int, int]:
 def _between(text: str, change: Callable[[str], str]) -> str:
     parts: list[str] = []
     end = 0
-    for found in _ENVIRONMENT.finditer(text):
-        if found.start() and text[found.start() - 1] == "\\":
+    for match in _ENVIRONMENT.finditer(text):
+        if match.start() and text[match.start() - 1] == "\\":
             continue  # already escaped, or will be
-        parts += [change(text[end : found.start()]), found[0]]
-        end = found.end()
+        parts += [change(text[end : match.start()]), match[0]]
+        end = match.end()
     return "".join([*parts, change(text[end:])])
 
 
@@ -193,7 +193,7 @@ def with_values(text: str, values: Mapping[tuple[str | int, ...], object]) -> st
 
 
 def _flow(value: object) -> str:
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text(escaped(value)))
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text(escaped(value)))
 
 
 def _block(value: object, column: int) -> str:

@@ -411,7 +411,7 @@ def named_columns(name: str, value: FieldValue) -> list[str]:
 
 def path_roots(name: str, value: FieldValue) -> list[str]:
     """The columns into which the JSONPaths of a field's declaration lead, such as messages for $.messages[0]."""
-    return [found[1] or found[3] for column in _named(name, value) if (found := _ENTERED.match(column))]
+    return [match[1] or match[3] for column in _named(name, value) if (match := _ENTERED.match(column))]
 
 
 def _named(name: str, value: FieldValue) -> list[str]:

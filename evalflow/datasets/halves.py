@@ -65,11 +65,11 @@ class MendedStream:
 def _safe_cut(block: bytes) -> int:
     """Return where a block can be cut without splitting an escape or a character."""
     end = len(block)
-    tail = max(0, end - _LONGEST)
-    if b"\\" in block[tail:]:
-        ends = [escape.start() for escape in _ESCAPE.finditer(block) if escape.end() > tail]
-        last = block.rfind(b"\\", tail)
+    start = max(0, end - _LONGEST)
+    if b"\\" in block[start:]:
+        ends = [escape.start() for escape in _ESCAPE.finditer(block) if escape.end() > start]
+        last = block.rfind(b"\\", start)
         return min([*ends, last]) if ends or last >= 0 else end
-    while end > tail and block[end - 1] >= 0x80:
+    while end > start and block[end - 1] >= 0x80:
         end -= 1
-    return end if end > tail else len(block)
+    return end if end > start else len(block)

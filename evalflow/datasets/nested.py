@@ -62,14 +62,14 @@ def with_paths(columns: Mapping[str, object], mapping: Mapping[str, str]) -> dic
 
 
 def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
-    found = list(leaves(value, column))
+    inner_leaves = list(leaves(value, column))
     names: dict[str, Leaf] = {}
-    for leaf in found:
+    for leaf in inner_leaves:
         names.setdefault(leaf.name, leaf)
     inside = propose_fields(list(names))
     places = {name: names[name] for name in _FOUND_INSIDE if name in names}
     places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
-    texts = said(found)
+    texts = said(inner_leaves)
     about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
     places = {field: leaf for field, leaf in places.items() if isinstance(leaf.value, str) == (field in _TEXTS)}
     is_clear = bool(texts) and (len(texts) == 1 or texts[0].is_wrapped)

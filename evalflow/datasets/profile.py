@@ -91,10 +91,10 @@ class Profile:
 
 def _profile_of(known: dict[str, ColumnProfile], name: str) -> ColumnProfile:
     """The profile of a column, which is new at its first value."""
-    found = known.get(name)
-    if found is None:
-        found = known[name] = ColumnProfile()
-    return found
+    profile = known.get(name)
+    if profile is None:
+        profile = known[name] = ColumnProfile()
+    return profile
 
 
 def in_words(typed: Mapping[str, str]) -> str:

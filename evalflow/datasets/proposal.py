@@ -241,5 +241,5 @@ def _field_of(name: str) -> str | None:
 
 def _snake_case(column: str) -> str:
     """The name in snake_case: `Ground Truth`, `ground-truth` and `groundTruth` are one."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.strip())
-    return re.sub(r"[\s.-]+", "_", words).lower()
+    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.strip())
+    return re.sub(r"[\s.-]+", "_", separated).lower()

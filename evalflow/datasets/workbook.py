@@ -40,10 +40,10 @@ def open_workbook(path: Path, sheet: str | None = None) -> Table:
 def sheets(path: Path) -> list[str]:
     """The visible sheets that have rows; UserError if it has none, or cannot be read."""
     with closing(_lines(path, None)) as lines:
-        found = next(lines)
-    if isinstance(found, Problem):
-        raise UserError(found)
-    return found
+        names = next(lines)
+    if isinstance(names, Problem):
+        raise UserError(names)
+    return names
 
 
 def sheet_records(path: Path, sheet: str | None = None) -> Iterator[str]:

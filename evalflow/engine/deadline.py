@@ -126,7 +126,7 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, kinds) else None
     group = cast("BaseExceptionGroup[BaseException]", error)
-    return next((found for one in group.exceptions if (found := _first(one, kinds))), None)
+    return next((inner for one in group.exceptions if (inner := _first(one, kinds))), None)
 
 
 class Interrupter:

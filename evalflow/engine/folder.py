@@ -61,8 +61,8 @@ class RunFolder:
 
     def read(self) -> Manifest | SweepManifest:
         """Read run.json of a run or of a sweep; UserError if it is damaged, or another version wrote the run."""
-        found = self._json()
-        return self._read(SweepManifest, found) if "jobs" in found else self._read_here(found)
+        content = self._json()
+        return self._read(SweepManifest, content) if "jobs" in content else self._read_here(content)
 
     def read_manifest(self) -> Manifest:
         """Read run.json of a run; UserError if it is damaged, or another version wrote it."""
@@ -70,12 +70,12 @@ class RunFolder:
 
     def read_sweep(self) -> SweepManifest | None:
         """Read run.json of a sweep; None for a single run, UserError if it is damaged."""
-        found = self._json()
-        return self._read(SweepManifest, found) if "jobs" in found else None
+        content = self._json()
+        return self._read(SweepManifest, content) if "jobs" in content else None
 
-    def _read_here(self, found: dict[str, object]) -> Manifest:
+    def _read_here(self, content: dict[str, object]) -> Manifest:
         """The manifest of a run; if the working directory was moved with the run, its paths are as they are now."""
-        manifest = self._read(Manifest, found)
+        manifest = self._read(Manifest, content)
         if not manifest.folder:
             return manifest
         *above, _ = parts = Path(manifest.folder).parts or ("",)
@@ -86,19 +86,19 @@ class RunFolder:
 
     def _json(self) -> dict[str, object]:
         try:
-            found: object = json.loads(self.manifest.read_bytes())
+            content: object = json.loads(self.manifest.read_bytes())
         except (ValueError, RecursionError) as error:
             raise self._damaged(str(error)) from None
-        if not is_object(found):
-            raise self._damaged(f"expected an object, got {kind(found)}")
-        return found
+        if not is_object(content):
+            raise self._damaged(f"expected an object, got {kind(content)}")
+        return content
 
-    def _read(self, model: type[H], found: dict[str, object]) -> H:
-        if model is Manifest and (schema := found.get("schema")) != SCHEMA:
+    def _read(self, model: type[H], content: dict[str, object]) -> H:
+        if model is Manifest and (schema := content.get("schema")) != SCHEMA:
             what = f"this run was written by another version of evalflow (schema {schema}, not {SCHEMA})"
             raise UserError(Problem(what, str(self.manifest), "open it with the version named in it"))
         try:
-            return model.model_validate(found)
+            return model.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
             key, is_missing = ".".join(map(str, first["loc"])), first["type"] == "missing"

@@ -34,10 +34,10 @@ class GateLooks(Looks["_GateCourse"]):
 
     def results(self, *, stopped: bool = False) -> dict[tuple[Gate, str], Looked]:
         """The last look at each gate, by gate and dataset; if they `stopped` the run, its means are corrected."""
-        found = {(course.gate, dataset): (course, course.looked()) for dataset, course in self._all()}
+        last_looks = {(course.gate, dataset): (course, course.looked()) for dataset, course in self._all()}
         return {
             key: replace(look, value=course.adjusted(look)) if stopped else look
-            for key, (course, look) in found.items()
+            for key, (course, look) in last_looks.items()
         }
 
     def _begin(self, data: Data) -> Mapping[str, Sequence[_GateCourse]]:
@@ -72,8 +72,8 @@ class _GateCourse(Course):
     def passed(self) -> bool | None:
         expected = self._states.total() - self._states["skipped"]
         undefined = self._states["undefined"] / expected if expected else 0.0
-        few = passes(undefined, self.gate.max_undefined_rate, higher_is_better=False)
-        return self._verdict if few else None
+        few_undefined = passes(undefined, self.gate.max_undefined_rate, higher_is_better=False)
+        return self._verdict if few_undefined else None
 
     @property
     def decided(self) -> bool:
@@ -159,10 +159,10 @@ class _AnytimeCourse(_GateCourse):
     def looked(self) -> Looked:
         from evalflow.stats.looks import anytime_interval
 
-        found = anytime_interval(self._values, self._clusters, largest=self._largest)
+        interval = anytime_interval(self._values, self._clusters, largest=self._largest)
         value = float(np.mean(self._values)) if self._values else None
-        text, is_open = f"looks at any time, {self._after()}", self._open(found.low, found.high)
-        return Looked(value, found.low, found.high, self.passed, text, found.method, is_open)
+        text, is_open = f"looks at any time, {self._after()}", self._open(interval.low, interval.high)
+        return Looked(value, interval.low, interval.high, self.passed, text, interval.method, is_open)
 
 
 class _PlannedCourse(_GateCourse):
@@ -184,8 +184,8 @@ class _PlannedCourse(_GateCourse):
             from evalflow.stats.looks import planned_interval
 
             self._done = due
-            found = planned_interval(self._values, self._clusters, look=due, looks=looks)
-            low, high = found.low, found.high
+            interval = planned_interval(self._values, self._clusters, look=due, looks=looks)
+            low, high = interval.low, interval.high
             if self._in_error:
                 clusters = self._of if self._largest > 1 else None
                 low = planned_interval(self._lows, clusters, look=due, looks=looks).low
@@ -193,9 +193,9 @@ class _PlannedCourse(_GateCourse):
             if low is not None and high is not None:
                 self._verdict = against_limit(self.gate.condition, low, high)
             self._deciding = None if self._verdict is None else len(self._values)
-            text, is_open = f"look {due} of {looks}, {self._after()}", self._open(found.low, found.high)
+            text, is_open = f"look {due} of {looks}, {self._after()}", self._open(interval.low, interval.high)
             value = float(np.mean(self._values))
-            self._last = Looked(value, found.low, found.high, None, text, found.method, is_open)
+            self._last = Looked(value, interval.low, interval.high, None, text, interval.method, is_open)
 
     def _rule(self, expected: int) -> Rule:
         from evalflow.stats.stopping import by_plan

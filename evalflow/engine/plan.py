@@ -90,18 +90,18 @@ class Draw:
         if self._size is None:
             return
         ticket = -case_digest(case, self._seed)
-        drawn = self._drawn[case.dataset]
-        if len(drawn) < self._size:
-            heapq.heappush(drawn, ticket)
+        kept = self._drawn[case.dataset]
+        if len(kept) < self._size:
+            heapq.heappush(kept, ticket)
         else:
-            heapq.heappushpop(drawn, ticket)
+            heapq.heappushpop(kept, ticket)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
         if self._size is None:
             yield from cases
             return
-        drawn = {-ticket for tickets in self._drawn.values() for ticket in tickets}
-        yield from (case for case in cases if case_digest(case, self._seed) in drawn)
+        chosen = {-ticket for tickets in self._drawn.values() for ticket in tickets}
+        yield from (case for case in cases if case_digest(case, self._seed) in chosen)
 
 
 def place(case: Case, seed: int) -> Place:
@@ -116,19 +116,19 @@ def shuffled(cases: Iterable[Case], seed: int) -> Iterator[Case]:
     Up to `KEPT_CASES` are sorted in memory. More wait in a temporary file, and 24 bytes of each are in memory.
     """
     cases = iter(cases)
-    few = list(islice(cases, KEPT_CASES))
-    if len(few) < KEPT_CASES:
-        yield from sorted(few, key=lambda case: place(case, seed))
+    head = list(islice(cases, KEPT_CASES))
+    if len(head) < KEPT_CASES:
+        yield from sorted(head, key=lambda case: place(case, seed))
         return
     firsts, seconds, offsets = array("Q"), array("Q"), array("Q")
     with TemporaryFile() as file:
-        for case in chain(few, cases):
+        for case in chain(head, cases):
             first, second = place(case, seed)
             firsts.append(first)
             seconds.append(second)
             offsets.append(file.tell())
             pickle.dump(case, file, pickle.HIGHEST_PROTOCOL)
-        del few
+        del head
         order: list[int] = np.lexsort((seconds, firsts)).tolist()
         for number in order:
             file.seek(offsets[number])

@@ -87,11 +87,11 @@ def _truth(value: object) -> bool:
     return truth
 
 
-def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         word = plain_name(value).lower()
-        if word not in words:
-            raise ValueError(f"{value!r} is not one of {', '.join(words)}")
+        if word not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
         return word
 
     return read

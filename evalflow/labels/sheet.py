@@ -82,8 +82,8 @@ def draw(
         chosen |= {answer.key: len(own) / len(taken) if stratum else 1.0 for answer in taken}
     order = sorted(chosen, key=lambda key: _ticket(key, seed))
     everything = {(answer.key[0], answer.group) for answer in candidates}
-    drawn = {(answer.key[0], answer.group) for answer in candidates if answer.key in chosen}
-    return Drawn({key: chosen[key] for key in order}, strata, (len(drawn), len(everything)))
+    sampled = {(answer.key[0], answer.group) for answer in candidates if answer.key in chosen}
+    return Drawn({key: chosen[key] for key in order}, strata, (len(sampled), len(everything)))
 
 
 def draw_groups(

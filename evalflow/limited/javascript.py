@@ -58,10 +58,10 @@ def returned(script: str, output: Any, context: Any) -> dict[str, Any]:
     _called(engine, "start", script, output, context)
     while engine.eval("told === undefined") and engine.execute_pending_job():
         pass
-    found = json.loads(engine.eval("JSON.stringify(told ?? {fault: 'it waits for what never comes'})"))
-    if found.get("fault") == _OUT_OF_MEMORY:
+    reply = json.loads(engine.eval("JSON.stringify(told ?? {fault: 'it waits for what never comes'})"))
+    if reply.get("fault") == _OUT_OF_MEMORY:
         raise MemoryError
-    return found
+    return reply
 
 
 def fault(script: str) -> str | None:

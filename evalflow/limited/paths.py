@@ -29,10 +29,10 @@ def _query(path: str) -> Any:
     return JSONPathEnvironment().compile(path)
 
 
-def _place(parts: tuple[Any, ...], found: Any, value: Any) -> dict[str, Any]:
+def _place(parts: tuple[Any, ...], node_value: Any, value: Any) -> dict[str, Any]:
     try:
         for part in parts:
             value = value[part]
     except (KeyError, IndexError, TypeError):
-        return {"value": found}  # such as a key, which python-jsonpath can lead to
-    return {"at": parts} if value is found else {"value": found}
+        return {"value": node_value}  # such as a key, which python-jsonpath can lead to
+    return {"at": parts} if value is node_value else {"value": node_value}

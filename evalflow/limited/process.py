@@ -117,9 +117,9 @@ def _answered(function: Callable[..., Any], payload: Mapping[str, Any], output: 
     """The frames of a reply, the last of which says how it ended; after `most` bytes of memory, that it is the last."""
     ended: dict[str, Any] = {"ended": True}
     try:
-        found = function(**payload)
-        is_stream = isinstance(found, Generator)
-        pieces = _batches(cast("Generator[Any]", found)) if is_stream else [[_text(found)]]
+        returned = function(**payload)
+        is_stream = isinstance(returned, Generator)
+        pieces = _batches(cast("Generator[Any]", returned)) if is_stream else [[_text(returned)]]
         for texts in pieces:
             frame = _framed(f'{{"items": [{", ".join(texts)}]}}')
             if len(frame) > output:

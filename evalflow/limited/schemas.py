@@ -63,10 +63,10 @@ def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
     resolver: Any = referencing.Registry().with_resource(base, resource).resolver(base)
     for reference in _references(schema):
         try:
-            found: object = resolver.lookup(reference).contents
+            contents: object = resolver.lookup(reference).contents
         except (faults.Unresolvable, ValueError, TypeError, AttributeError):  # it reads parts as schemas on the way
-            found = None
-        if not isinstance(found, Mapping | bool):
+            contents = None
+        if not isinstance(contents, Mapping | bool):
             yield reference
 
 

@@ -118,14 +118,14 @@ class _Sqlite:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            said = str(error)
-            if said == "interrupted":
+            message = str(error)
+            if message == "interrupted":
                 raise _too_slow(self._seconds) from None
-            if "authoriz" in said or "prohibited" in said or "readonly database" in said:
+            if "authoriz" in message or "prohibited" in message or "readonly database" in message:
                 raise QueryRefused(_FORBIDDEN) from None
-            if "one statement" in said:
+            if "one statement" in message:
                 raise QueryRefused("it is more than one statement") from None
-            raise QueryRefused(said) from None
+            raise QueryRefused(message) from None
 
 
 def _decoded(text: bytes) -> str:

@@ -118,13 +118,13 @@ def _sheet_parts(archive: zipfile.ZipFile) -> dict[str, str]:
 def _related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
     """Kind and name of the parts that a part refers to, by its id of them."""
     folder, name = posixpath.split(part)
-    found = _read(archive, posixpath.join(folder, "_rels", f"{name}.rels"))
+    relationships = _read(archive, posixpath.join(folder, "_rels", f"{name}.rels"))
     return {
         one.attrib["Id"]: (
             one.attrib["Type"],
             posixpath.normpath(posixpath.join("/", folder, one.attrib["Target"]))[1:],
         )
-        for one in found
+        for one in relationships
     }
 
 
@@ -134,14 +134,14 @@ def _read(archive: zipfile.ZipFile, part: str) -> ElementTree.Element:
 
 def _faults(xml: bytes) -> dict[int, list[str]]:
     """What is wrong with cells, by the row: calamine gives errors, and formulas without a result, as empty cells."""
-    found: dict[int, list[str]] = {}
+    by_row: dict[int, list[str]] = {}
     signs = (rb"\st=[\"']e[\"']", rb"<(?:\w+:)?f\b")
     whats = ((_ERROR, "is an error in Excel, such as #N/A"), (_UNCALCULATED, "is a formula without a saved result"))
     for sign, (pattern, what) in zip(signs, whats, strict=True):
         for cell in pattern.findall(xml) if re.search(sign, xml) else ():  # most sheets have neither
             name: str = cell.decode()
-            found.setdefault(int(name.lstrip(ascii_uppercase)), []).append(f"{name} {what}")
-    return found
+            by_row.setdefault(int(name.lstrip(ascii_uppercase)), []).append(f"{name} {what}")
+    return by_row
 
 
 def _rows(sheet: CalamineSheet, faults: dict[int, list[str]], longest: int) -> Iterator[Any]:

@@ -118,8 +118,8 @@ def _turn(message: Mapping[str, object]) -> dict[str, object]:
     calls = [_tool_use(call) for call in objects_at(message, "tool_calls", optional=True)]
     if not calls:
         return {"role": message["role"], "content": content}
-    words = parts or ([{"type": "text", "text": content}] if content else [])
-    return {"role": message["role"], "content": [*words, *calls]}
+    blocks = parts or ([{"type": "text", "text": content}] if content else [])
+    return {"role": message["role"], "content": [*blocks, *calls]}
 
 
 def _tool_use(call: Mapping[str, object]) -> dict[str, object]:

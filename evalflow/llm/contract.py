@@ -89,8 +89,8 @@ class Contract:
         """Return the request that shows the model its reply and the errors in it. `request` is not changed."""
         again: dict[str, Any] = {**request, "messages": list(request["messages"])}
         if self._mode == "tools" and not completion.tool_calls:  # Instructor 1.15 fails on this
-            said = [("assistant", completion.text or ""), ("user", f"The reply was rejected: {error}")]
-            again["messages"] += [{"role": role, "content": text} for role, text in said]
+            turns = [("assistant", completion.text or ""), ("user", f"The reply was rejected: {error}")]
+            again["messages"] += [{"role": role, "content": text} for role, text in turns]
             return again
         return _handlers(self._mode).reask_handler(again, _as_sdk(completion), error)
 

@@ -69,8 +69,12 @@ class OpenAIJudge:
             return self._request(ask), 1
         if self._weighs(ask):
             return self._request(replace(ask, samples=1)), 1
-        drawn = replace(ask, logprobs=False)
-        return (self._request_for_all(drawn), 1) if self._client.gives_several else (self._request(drawn), ask.samples)
+        unweighed = replace(ask, logprobs=False)
+        return (
+            (self._request_for_all(unweighed), 1)
+            if self._client.gives_several
+            else (self._request(unweighed), ask.samples)
+        )
 
     def remembered(self, ask: Ask) -> list[str]:
         """Return the cached replies to an ask, unchanged; nothing is sent."""
@@ -112,8 +116,8 @@ class OpenAIJudge:
         if ask.samples == 1:
             return first
         try:
-            drawn = await self._drawn(ask)
-            return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
+            sampled = await self._drawn(ask)
+            return (first.spend + sampled.spend).fill(sampled, reasks=first.reasks + sampled.reasks)
         except CallError as error:
             raise _charged([error], [first], str(error)) from None
 
@@ -292,23 +296,23 @@ class OpenAIJudge:
         return self._contracts[reply_model]
 
 
-async def _draw(numbers: Iterable[int], once: Callable[[int], Awaitable[Reply]]) -> list[Reply | CallError]:
+async def _draw(numbers: Iterable[int], ask_once: Callable[[int], Awaitable[Reply]]) -> list[Reply | CallError]:
     """Ask once for each number, concurrently."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_attempt(once, number)) for number in numbers]
+            tasks = [group.create_task(_attempt(ask_once, number)) for number in numbers]
     except BaseExceptionGroup as failed:
         raise first_of(failed) from None
     return [task.result() for task in tasks]
 
 
-def _combined(count: int, drawn: Sequence[Reply | CallError], listed: bool) -> Reply:
+def _combined(count: int, outcomes: Sequence[Reply | CallError], listed: bool) -> Reply:
     """Combine the samples into one reply. CallError if half of them or more failed.
 
     The reply is the first with the most frequent combination of values; probabilities are frequencies in valid replies.
     """
-    replies = [sample for sample in drawn if isinstance(sample, Reply)]
-    failures = [sample for sample in drawn if isinstance(sample, CallError)]
+    replies = [sample for sample in outcomes if isinstance(sample, Reply)]
+    failures = [sample for sample in outcomes if isinstance(sample, CallError)]
     if 2 * len(replies) <= count:
         what = f"{len(failures)} of {count} samples failed; the first: {failures[0]}"
         raise _charged(failures, replies, what)
@@ -356,9 +360,9 @@ def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
     return replace(sum(spends, NOTHING), latency_s=longest(spend.latency_s for spend in spends))
 
 
-async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:
+async def _attempt(ask_once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:
     """Return a failure: raising it would make the task group cancel the other samples, which have been paid for."""
     try:
-        return await once(number)
+        return await ask_once(number)
     except CallError as error:
         return error

@@ -39,8 +39,8 @@ class Hint(NamedTuple):
 
 def refused(mode: ReplyMode, role: str, message: str) -> Hint | None:
     """Return the mode to use with an endpoint that refuses this one; None if its message is about something else."""
-    words = _REFUSED.get(mode)
-    if words is None or not words.search(message):
+    pattern = _REFUSED.get(mode)
+    if pattern is None or not pattern.search(message):
         return None
     if mode == "json" and "json_schema" in message:  # LM Studio accepts no other format
         return Hint(f"{role}.mode=json_schema", "asks for the format that the endpoint names")
@@ -77,11 +77,11 @@ def _circumstances(completion: Completion) -> Iterator[str]:
 def listed_so_far(role: str, raw: str) -> tuple[str, str]:
     """Return how many list items a cut off reply has, and what to do if it repeats itself; empty without a list."""
     try:
-        found = as_map(from_json(raw[max(raw.find("{"), 0) :], allow_partial=True))
+        parsed = as_map(from_json(raw[max(raw.find("{"), 0) :], allow_partial=True))
     except ValueError:
         return "", ""
-    name = next((name for name, value in found.items() if isinstance(value, list)), "")
-    items = as_list(found.get(name))
+    name = next((name for name, value in parsed.items() if isinstance(value, list)), "")
+    items = as_list(parsed.get(name))
     if not items:
         return "", ""
     different = len({to_json(item) for item in items})

@@ -240,11 +240,11 @@ class CosineMetric(BaseMetric[C]):
         if not others:
             return Outcome(status="undefined", reason="nothing to compare with: the list is empty")
         try:
-            found = await cosines(judge, self.name, text, others)
+            similarities = await cosines(judge, self.name, text, others)
         except JudgeError as error:
             return failed(error)
-        best = max(range(len(others)), key=found.__getitem__)
-        return self.outcome(found[best], which(best, others))
+        best = max(range(len(others)), key=similarities.__getitem__)
+        return self.outcome(similarities[best], which(best, others))
 
 
 def embedding_ask(metric: str, *texts: str) -> Ask:

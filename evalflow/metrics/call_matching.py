@@ -196,8 +196,8 @@ def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentR
     numbers: list[list[float]] = [[] for _ in values]
     texts: list[list[str]] = [[] for _ in values]
     keys = [
-        json_key(value, found if limits else None, partial(_text_key, rule, said))
-        for value, found, said in zip(values, numbers, texts, strict=True)
+        json_key(value, own_numbers if limits else None, partial(_text_key, rule, own_texts))
+        for value, own_numbers, own_texts in zip(values, numbers, texts, strict=True)
     ]
     codes: dict[Hashable, int] = {}
     shapes = np.array([codes.setdefault(key, len(codes)) for key in keys])
@@ -210,17 +210,17 @@ def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentR
 
 def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
     """The text as the rule compares it. With `contains` it is instead appended to `texts`."""
-    found = text.casefold() if rule.ignore_case else text
+    folded = text.casefold() if rule.ignore_case else text
     if not rule.contains:
-        return found
-    texts.append(found)
+        return folded
+    texts.append(folded)
     return ("text",)
 
 
 def _near(numbers: list[list[float]], rows: int, limits: Tolerance, check_time: Check) -> Matrix:
     """Which values have the same count of numbers, all within the limits."""
     same = np.ones((rows, len(numbers) - rows), dtype=bool)
-    counts = np.array([len(found) for found in numbers])
+    counts = np.array([len(own_numbers) for own_numbers in numbers])
     for count in {*counts.tolist()} - {0}:
         ours, theirs = np.flatnonzero(counts[:rows] == count), np.flatnonzero(counts[rows:] == count)
         wanted, given = (np.array([numbers[at] for at in side]) for side in (ours, theirs + rows))

@@ -457,13 +457,13 @@ def filled(text: str, case: Case) -> str:
     ValueError if a placeholder has no value or a raw block no end.
     """
 
-    def value(found: re.Match[str]) -> str:
-        if found["unclosed"] is not None:
+    def value(match: re.Match[str]) -> str:
+        if match["unclosed"] is not None:
             raise ValueError("{% raw %} has no {% endraw %} after it: add it")
-        literal = next((found[key] for key in ("raw", "text", "opening") if found[key] is not None), None)
+        literal = next((match[key] for key in ("raw", "text", "opening") if match[key] is not None), None)
         if literal is not None:
             return literal
-        name = found["name"].strip()
+        name = match["name"].strip()
         known: Mapping[str, object] = {
             **case.vars,
             "metadata": case.metadata or {},
@@ -475,8 +475,8 @@ def filled(text: str, case: Case) -> str:
         value = known.get(name, known.get(name.replace(" ", "_")))
         value = look_up(name, known) if value is None else value
         if not isinstance(value, str | int | float) or value == "":
-            hint = f"for literal braces: {{% raw %}}{found[0]}{{% endraw %}}"
-            raise ValueError(f"the case has no value for {found[0]} ({hint})")
+            hint = f"for literal braces: {{% raw %}}{match[0]}{{% endraw %}}"
+            raise ValueError(f"the case has no value for {match[0]} ({hint})")
         return str(value)
 
     return _PLACEHOLDER.sub(value, text)

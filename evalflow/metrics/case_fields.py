@@ -87,9 +87,9 @@ def turn_contexts(
     before: list[Context] = []  # from the tool calls that the turn made first
     is_known = last is not None
     for message in messages:
-        found = (message.metadata or {}).get("contexts") if message.role == "assistant" else None
-        is_known = is_known or found is not None
-        before += () if found is None else _contexts(found)
+        retrieved = (message.metadata or {}).get("contexts") if message.role == "assistant" else None
+        is_known = is_known or retrieved is not None
+        before += () if retrieved is None else _contexts(retrieved)
         if _says(message):
             turns.append(before)
             before = []
@@ -146,8 +146,8 @@ def items_in(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
     messages = tuple_of(Message, fields["messages"])
     if name == "user_turns":
         return tuple(message.text for message in messages if message.role == "user")
-    said, answer = tuple(message.text for message in messages if _says(message)), fields["answer"]
-    return (*said, answer) if isinstance(answer, str) else said
+    turns, answer = tuple(message.text for message in messages if _says(message)), fields["answer"]
+    return (*turns, answer) if isinstance(answer, str) else turns
 
 
 def _says(message: Message) -> bool:

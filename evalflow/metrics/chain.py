@@ -183,8 +183,8 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         outcomes = [await self._run(self._scope(one, repeat), judge) for one in readings]
         references = [text for one in readings if isinstance(text := one["reference"], str)]
         outcome = best_outcome(outcomes, references, self.config.direction)
-        told = _without(tuple_of(object, fields["turn_contexts"])) if "turn_contexts" in self._needed else ""
-        return replace(outcome, reason=f"{outcome.reason}; {told}") if told and outcome.reason else outcome
+        note = _without(tuple_of(object, fields["turn_contexts"])) if "turn_contexts" in self._needed else ""
+        return replace(outcome, reason=f"{outcome.reason}; {note}") if note and outcome.reason else outcome
 
     def _blocked(self, fields: Mapping[str, object], answer: Answer) -> Outcome | None:
         needs, may_be_empty = self.config.needs, self._may_be_empty

@@ -77,8 +77,8 @@ class CommandCheck(BaseMetric[MetricConfig]):
             return Outcome(status="skipped", reason="its program is not started here")
         data = json.dumps(_payload(case, answer, fields, self._options), ensure_ascii=False).encode("utf-8", "replace")
         try:
-            said = await self._commands.run(self._command, data)
-            return _outcome(said)
+            stdout = await self._commands.run(self._command, data)
+            return _outcome(stdout)
         except ProgramFault as error:
             return Outcome(status="error", error_type=error.error_type, error=f"{self._command}: {error}")
         except ValueError as error:
@@ -117,11 +117,11 @@ def _payload(
     }
 
 
-def _outcome(said: bytes) -> Outcome:
+def _outcome(stdout: bytes) -> Outcome:
     """Read the outcome from a program's stdout; ValueError if it has none."""
-    text = said.decode("utf-8", "replace")
+    text = stdout.decode("utf-8", "replace")
     try:
-        value = parsed(said)
+        value = parsed(stdout)
     except ValueError:
         raise ValueError(f"its output is not JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
     reply = as_map(value)

@@ -89,7 +89,7 @@ def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator
     """Each check with its weight and score, followed by its own steps."""
     for member, one in zip(members, outcomes, strict=True):
         about = {"check": member.name, "weight": member.weight, "status": one.status, "score": one.score}
-        said = one.error if one.status == "error" else one.reason
-        yield {"id": member.name, "check": about, "passed": one.score == 1, "reason": said or ""}
+        reason = one.error if one.status == "error" else one.reason
+        yield {"id": member.name, "check": about, "passed": one.score == 1, "reason": reason or ""}
         for step in one.steps:
             yield {**step, "id": f"{member.name}.{step.get('id')}"}

@@ -113,12 +113,12 @@ class HtmlOperation(MarkupOperation):
 
     def _missing(self, text: str) -> Sequence[str]:
         try:
-            found = _ELEMENTS.call({"text": text}, _PATIENCE_S, "reading the HTML")
+            present = _ELEMENTS.call({"text": text}, _PATIENCE_S, "reading the HTML")
         except LimitExceeded:
             raise
         except ValueError as error:
             raise _MarkupError(str(error)) from None
-        return [element for element in self.elements if element.lower() not in found]
+        return [element for element in self.elements if element.lower() not in present]
 
 
 class SqlOperation(BaseOperation):
@@ -153,7 +153,7 @@ class SqlOperation(BaseOperation):
         if len(text) > LONGEST:
             return f"too long for SQL: {len(text):,} characters; the maximum is {LONGEST:,}"
         try:
-            found = [one for one in sqlglot.parse(text, dialect=self.dialect) if one is not None]
+            statements = [one for one in sqlglot.parse(text, dialect=self.dialect) if one is not None]
         except ParseError as error:
             fault = error.errors[0]
             return f"not SQL: line {fault['line']}, column {fault['col']}: {one_line(fault['description'], 100)}"
@@ -161,12 +161,12 @@ class SqlOperation(BaseOperation):
             return "not SQL: it cannot be split into tokens"
         except RecursionError:
             return "nested too deeply for SQL"
-        if len(found) != 1:
-            return f"{len(found)} SQL statements" if found else "not SQL: it is empty"
-        if isinstance(found[0], exp.Query):
+        if len(statements) != 1:
+            return f"{len(statements)} SQL statements" if statements else "not SQL: it is empty"
+        if isinstance(statements[0], exp.Query):
             return None
         if not isinstance(
-            found[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
+            statements[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
         ):
             return "not SQL: it is not a statement"  # sqlglot reads any two words as a column and its alias
         return "SQL that does more than read data" if self.reads_only else None

@@ -92,8 +92,8 @@ class GraphMetricConfig(ChainConfig):
     @cached_property
     def steps(self) -> Mapping[str, StepConfig]:
         """The steps that ask the judge, by node."""
-        found = {name: node.step(name) for name, node in self.nodes.items()}
-        return {name: step for name, step in found.items() if step is not None}
+        by_node = {name: node.step(name) for name, node in self.nodes.items()}
+        return {name: step for name, step in by_node.items() if step is not None}
 
     @cached_property
     def graph(self) -> Mapping[str, Sequence[str]]:
@@ -119,11 +119,11 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
         )
     if config.start not in config.nodes:
         return
-    found = reached(config.start, config.graph)
+    reachable = reached(config.start, config.graph)
     known = certain(config.start, order, config.graph)
     for own, node in config.nodes.items():
         key = f"{where}.nodes.{own}"
-        if own not in found:
+        if own not in reachable:
             yield Problem(
                 f"no path leads to the node {own!r}", key, f"lead a branch to it, `next: {own}`, or delete it"
             )

@@ -53,24 +53,24 @@ class JavaScriptOperation(BaseOperation):
     def _compiles(self) -> JavaScriptOperation:
         if find_spec("quickjs") is None:
             raise ValueError(f"the operation javascript needs the package quickjs-ng: {install_command('javascript')}")
-        if found := _compile_fault(self.script):
-            raise ValueError(f"the script cannot be compiled: {found}")
+        if fault := _compile_fault(self.script):
+            raise ValueError(f"the script cannot be compiled: {fault}")
         return self
 
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         context = json.loads(json_text({"vars": look_up("vars", fields) or {}}))
         payload = {"script": self.script, "output": self._output(value), "context": context}
-        found = _RETURNED.call(payload, _PATIENCE_S, "the script")
-        if fault := found.get("fault"):
+        reply = _RETURNED.call(payload, _PATIENCE_S, "the script")
+        if fault := reply.get("fault"):
             return RuleFinding(False, f"the script fails on the {name}: {one_line(fault, _LONGEST)}")
-        if "passes" in found:
-            reason = one_line(found.get("reason") or self._said(written(found["passes"])), _LONGEST)
-            return RuleFinding(found["passes"] is not self.inverse, reason)
-        grade: float | None = found["grade"]
+        if "passes" in reply:
+            reason = one_line(reply.get("reason") or self._said(written(reply["passes"])), _LONGEST)
+            return RuleFinding(reply["passes"] is not self.inverse, reason)
+        grade: float | None = reply["grade"]
         passes = grade is not None and (grade > 0 if self.least is None else grade >= self.least)
         wanted = "above 0" if self.least is None else f"at least {self.least:g}"
-        said = self._said("NaN" if grade is None else f"{grade:g}")
-        return RuleFinding(passes is not self.inverse, f"{said}; to pass: {wanted}")
+        remark = self._said("NaN" if grade is None else f"{grade:g}")
+        return RuleFinding(passes is not self.inverse, f"{remark}; to pass: {wanted}")
 
     def _said(self, returned: str) -> str:
         return f"the script returns {returned}: {one_line(self.script, _SHOWN)}"

@@ -88,31 +88,31 @@ def json_of(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        found = json.loads(mended(value.encode("utf-8", "replace")), parse_constant=_no_constant)
+        decoded = json.loads(mended(value.encode("utf-8", "replace")), parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise NoJson(f"not JSON: {error}") from None
-    if not is_finite(found):
+    if not is_finite(decoded):
         raise Unusable("a number in it is too large to compare; the limit is about 1.8e308")
-    return found
+    return decoded
 
 
 def objects_in(text: str) -> list[object]:
     """The outermost JSON objects in a text; LimitExceeded if it takes too long."""
     check_time = deadline(PATIENCE_S, "reading the JSON in the text")
     decoder = json.JSONDecoder(parse_constant=_no_constant)
-    found: list[object] = []
+    contents: list[object] = []
     place = text.find("{")
     while place >= 0:
         check_time()
         try:
             value, place = decoder.raw_decode(text, place)
-            found.append(value)
+            contents.append(value)
         except (ValueError, RecursionError):
             place += 1
         place = text.find("{", place)
-    if not is_finite(found):
+    if not is_finite(contents):
         raise Unusable("a number in it is too large to compare; the limit is about 1.8e308")
-    return found
+    return contents
 
 
 def _no_constant(name: str) -> None:

@@ -149,8 +149,8 @@ class HitRule(ListRule):
         if not against and lower:
             return f"0 of {len(counted)} {listed.noun} {self._condition}"
         if not against:
-            words = dict.fromkeys(word(self.field, cells[i]) for i in counted)
-            return f"{len(counted)} of {len(counted)} {listed.noun} {' or '.join(words)}"
+            labels = dict.fromkeys(word(self.field, cells[i]) for i in counted)
+            return f"{len(counted)} of {len(counted)} {listed.noun} {' or '.join(labels)}"
         counts = Counter(word(self.field, cells[i]) for i in against)
         kinds = next(iter(counts))
         if len(counts) > 1:
@@ -212,12 +212,12 @@ class ShareRule(HitRule):
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """Missing items come first, since quotes from the answer do not show them."""
         missed = self._missed(replies)
-        told = super().reason(replies, direction, weighted)
+        base_reason = super().reason(replies, direction, weighted)
         count = len(missed.rows)
         if not count:
-            return told
+            return base_reason
         noun = missed.noun.removesuffix("s") if count == 1 else missed.noun
-        return f"{count} {noun}: {quotes(missed, range(count), None)}; {told}"
+        return f"{count} {noun}: {quotes(missed, range(count), None)}; {base_reason}"
 
     def _reason(self, listed: Rows, replies: Replies, direction: Direction, weighted: bool) -> str:
         """As in `HitRule`. For an expectation, quote the items that are probably wrong, else the weakest one."""
@@ -365,8 +365,8 @@ class PenaltiesRule(ListRule):
         cells = self._cells(listed)
         dearest_first = sorted(range(len(cells)), key=lambda place: -self.values[cells[place]])
         counts = Counter(cells[place] for place in dearest_first)
-        told = ", ".join(f"{count} {word(self.field, label)}" for label, count in counts.items())
-        return f"{told}: {quotes(listed, dearest_first, replies.get(self.of))}"
+        breakdown = ", ".join(f"{count} {word(self.field, label)}" for label, count in counts.items())
+        return f"{breakdown}: {quotes(listed, dearest_first, replies.get(self.of))}"
 
 
 def average_precision(hits: Sequence[bool]) -> float:

@@ -109,11 +109,11 @@ class AgainstOperation(QuickOperation):
     @model_validator(mode="after")
     def _no_template(self) -> AgainstOperation:
         value = getattr(self, "value", None)
-        found = TEMPLATE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if found and found["name"] in FIELDS:
-            field = found[0].strip("{}- ")
+        match = TEMPLATE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match and match["name"] in FIELDS:
+            field = match[0].strip("{}- ")
             raise ValueError(
-                f"{found[0]} would be compared literally; to compare with the case's field: against: {field}"
+                f"{match[0]} would be compared literally; to compare with the case's field: against: {field}"
             )
         return self
 
@@ -205,15 +205,15 @@ class TextOperation(SpellingOperation, AgainstOperation):
             passed, phrase = self._compare(text, other)
             return RuleFinding(passed, f"the {name} {phrase} {named}")
         others = [written(one) for one in self.others(value, fields)]
-        found = [self._compare(text, self.form(other)) for other in others]
+        comparisons = [self._compare(text, self.form(other)) for other in others]
         negated = self.op.startswith("not_")
-        held = [passed != negated for passed, _ in found]
+        held = [passed != negated for passed, _ in comparisons]
         if len(others) != 1 and not any(held):
-            said = f"{_TEXTS[self.op.removeprefix('not_')][2]} any {self.against}: {_quotes(others)}"
-            return RuleFinding(negated, f"the {name} {said}")
+            relation = f"{_TEXTS[self.op.removeprefix('not_')][2]} any {self.against}: {_quotes(others)}"
+            return RuleFinding(negated, f"the {name} {relation}")
         place = held.index(True) if any(held) else 0
         among = f", {place + 1} of {len(others)}" if len(others) > 1 else ""
-        passed, phrase = found[place]
+        passed, phrase = comparisons[place]
         return RuleFinding(passed, f"the {name} {phrase} the {self.against} {quoted(others[place])}{among}")
 
     @cached_property
@@ -245,13 +245,13 @@ class TextListOperation(SpellingOperation):
         text = self.own_form(written(value))
         same = [(text == other) if self.op == "one_of" else (other in text) for other in self._others]
         yes, no = ("equals", "equals none of") if self.op == "one_of" else ("contains", "contains none of")
-        found = [one for one, holds in zip(self.values, same, strict=True) if holds]
+        matched = [one for one, holds in zip(self.values, same, strict=True) if holds]
         missed = [one for one, holds in zip(self.values, same, strict=True) if not holds]
         if self.op == "contains_all" and missed:
             return RuleFinding(passed=False, reason=f"the {name} does not contain {_quotes(missed)}")
-        if not found:
+        if not matched:
             return RuleFinding(passed=False, reason=f"the {name} {no} {_quotes(missed)}")
-        return RuleFinding(passed=True, reason=f"the {name} {yes} {_quotes(found)}")
+        return RuleFinding(passed=True, reason=f"the {name} {yes} {_quotes(matched)}")
 
     @cached_property
     def _others(self) -> Sequence[str]:
@@ -291,9 +291,9 @@ class PatternOperation(SearchOperation):
     op: Literal["regex", "not_regex"]
 
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
-        found = self.compiled.search(self.searched(value))
-        phrase = f"matches at {quoted(found.group())}" if found else "does not match"
-        return RuleFinding((found is not None) == (self.op == "regex"), f"the {name} {phrase}: {self.pattern}")
+        match = self.compiled.search(self.searched(value))
+        phrase = f"matches at {quoted(match.group())}" if match else "does not match"
+        return RuleFinding((match is not None) == (self.op == "regex"), f"the {name} {phrase}: {self.pattern}")
 
 
 class Limits(Strict):
@@ -358,11 +358,11 @@ class NumberOperation(AgainstOperation):
         if not known:
             shown = _quotes([written(other) for other in others])
             return RuleFinding(passed=False, reason=f"the {self.against} is not a number: {shown}")
-        found = [(*self._compare(number, limit), limit) for limit in known]
-        holds, words, limit = next((one for one in found if one[0]), found[0])
+        comparisons = [(*self._compare(number, limit), limit) for limit in known]
+        holds, phrase, limit = next((one for one in comparisons if one[0]), comparisons[0])
         named = f"the {self.against} " if self.against else ""
         shown = ", ".join(f"{one:g}" for one in known) if not holds else f"{limit:g}"
-        return RuleFinding(holds, f"the {name} {number:g} is {'' if holds else 'not '}{words} {named}{shown}")
+        return RuleFinding(holds, f"the {name} {number:g} is {'' if holds else 'not '}{phrase} {named}{shown}")
 
     def _compare(self, number: float, limit: float) -> tuple[bool, str]:
         raise NotImplementedError
@@ -380,8 +380,8 @@ class ComparisonOperation(NumberOperation):
     op: Literal["less_than", "less_than_equals", "greater_than", "greater_than_equals"]
 
     def _compare(self, number: float, limit: float) -> tuple[bool, str]:
-        compare, words = _NUMBERS[self.op]
-        return compare(number, limit), words
+        compare, phrase = _NUMBERS[self.op]
+        return compare(number, limit), phrase
 
 
 class ToleranceOperation(NumberOperation):

@@ -41,9 +41,9 @@ def difference(expected: Sequence[Row], actual: Sequence[Row], *, ordered: bool,
     missing = list((Counter(expected) - Counter(actual)).elements())
     extra = list((Counter(actual) - Counter(expected)).elements())
     missing, extra = _without_close(missing, extra, tolerance)
-    told = [_listed(rows, word) for rows, word in ((missing, "missing"), (extra, "extra")) if rows]
-    if told:
-        return "; ".join(told)
+    parts = [_listed(rows, word) for rows, word in ((missing, "missing"), (extra, "extra")) if rows]
+    if parts:
+        return "; ".join(parts)
     if ordered:
         pairs = enumerate(zip(expected, actual, strict=True), 1)
         at = next((place for place, (one, other) in pairs if not _is_close(one, other, tolerance)), None)

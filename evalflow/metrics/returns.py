@@ -177,10 +177,10 @@ def _in_order(results: list[Any], info: ValidationInfo) -> list[Any]:
     twice = [number for number, times in given.items() if times > 1 and 1 <= number <= wanted]
     unknown = [number for number in given if not 1 <= number <= wanted]
     faults = {"no result for": missing, "more than one result for": twice, "there is not an": unknown}
-    said = [f"{fault} item {_first(numbers)}" for fault, numbers in faults.items() if numbers]
-    if said:
+    clauses = [f"{fault} item {_first(numbers)}" for fault, numbers in faults.items() if numbers]
+    if clauses:
         last = f"the numbers 1 to {wanted}" if wanted > 1 else f"number {wanted}"
-        raise ValueError(f"{'; '.join(said)}; give exactly one result for {'each of ' * (wanted > 1)}{last}")
+        raise ValueError(f"{'; '.join(clauses)}; give exactly one result for {'each of ' * (wanted > 1)}{last}")
     return sorted(results, key=lambda result: getattr(result, NUMBER))
 
 

@@ -267,8 +267,8 @@ class Rulebook:
         )
 
     def _steps(self, findings: Sequence[RuleFinding]) -> tuple[Mapping[str, object], ...]:
-        found = zip(self.about, findings, strict=True)
-        return tuple([{**about, "passed": finding.passed, "reason": finding.reason} for about, finding in found])
+        pairs = zip(self.about, findings, strict=True)
+        return tuple([{**about, "passed": finding.passed, "reason": finding.reason} for about, finding in pairs])
 
     @cached_property
     def about(self) -> Sequence[Mapping[str, object]]:

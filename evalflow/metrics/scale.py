@@ -154,10 +154,10 @@ def _fraction(recorded: object) -> float:
 
 
 def _boolean(recorded: object) -> bool:
-    found = boolean_of(recorded)
-    if found is None:
+    value = boolean_of(recorded)
+    if value is None:
         raise ValueError(f"{recorded!r} is not true or false")
-    return found
+    return value
 
 
 class Band(Strict):
@@ -229,8 +229,8 @@ def read_label(scale: RecordedScale, value: object) -> tuple[float, object]:
     if isinstance(value, str):
         value = value.strip()
         if isinstance(scale, LabelScale) and value not in scale.values:
-            words = [word for word in scale.values if word.casefold() == value.casefold()]
-            value = words[0] if len(words) == 1 else value
+            matches = [word for word in scale.values if word.casefold() == value.casefold()]
+            value = matches[0] if len(matches) == 1 else value
         if isinstance(scale, FractionScale | PercentageScale | LikertScale):
             value = value.replace(",", ".") if value.count(",") == 1 else value
     return read(scale, value)

@@ -30,12 +30,12 @@ def ordered(graph: Graph) -> tuple[list[str], list[list[str]]]:
 
 def reached(start: str, graph: Graph) -> set[str]:
     """The nodes reachable from the start, including the start."""
-    found, open_ = {start}, [start]
+    visited, open_ = {start}, [start]
     while open_:
-        new = {node for node in graph.get(open_.pop(), ()) if node in graph} - found
-        found |= new
+        new = {node for node in graph.get(open_.pop(), ()) if node in graph} - visited
+        visited |= new
         open_ += new
-    return found
+    return visited
 
 
 def certain(start: str, order: Iterable[str], graph: Graph) -> dict[str, frozenset[str]]:

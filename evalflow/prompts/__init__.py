@@ -257,11 +257,11 @@ class Prompts:
 
     def columns(self, name: str) -> dict[str, bool]:
         """The columns of `vars` that a template and its includes read, and whether a case must have them."""
-        found: dict[str, bool] = {}
+        requirements: dict[str, bool] = {}
         for part in self.parts(name):
             for column, needed in used_in(self.source(part))[1].items():
-                found[column] = found.get(column, False) or needed
-        return found
+                requirements[column] = requirements.get(column, False) or needed
+        return requirements
 
     def inline_variables(self, source: str) -> set[str]:
         return meta.find_undeclared_variables(self._environment.parse(source))

@@ -30,9 +30,9 @@ class PromptColumns:
     @classmethod
     def of(cls, tree: nodes.Template) -> PromptColumns:
         """Read a template."""
-        found = cls()
-        found._read(tree, frozenset())
-        return found
+        columns = cls()
+        columns._read(tree, frozenset())
+        return columns
 
     def _note(self, name: str, *, needed: bool) -> None:
         self.needed[name] = self.needed.get(name, False) or needed

@@ -48,10 +48,10 @@ def _place(error: Exception, template: Template) -> str:
         return ""
     # Jinja has put the lines of templates into the traceback.
     lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    found = [(file, line) for file, line in lines if file.endswith(".jinja")]
-    if not found:
+    positions = [(file, line) for file, line in lines if file.endswith(".jinja")]
+    if not positions:
         return ""
-    file, line = found[-1]
+    file, line = positions[-1]
     return f", in line {line}" if file == template.filename else f", in line {line} of {file}"
 
 
@@ -117,8 +117,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if len(source) > self.longest:
             what = f"the template has {len(source):,} characters, of at most {self.longest:,}; show data by variables"
             raise TemplateSyntaxError(what, 1, name, filename)
-        if found := _AUTOESCAPE.search(source):
-            line = source.count("\n", 0, found.start()) + 1
+        if match := _AUTOESCAPE.search(source):
+            line = source.count("\n", 0, match.start()) + 1
             raise TemplateSyntaxError("autoescape needs true or false", line, name, filename)
         return super().preprocess(source, name, filename)
 

@@ -22,26 +22,30 @@ _UNCLEAR = "It is not clear whether the taught judge agrees better with the labe
 
 
 def print_alignment(
-    console: Console, found: Alignment, version: int, files: Sequence[Path], run: Path, *, inconclusive: bool
+    console: Console, alignment: Alignment, version: int, files: Sequence[Path], run: Path, *, inconclusive: bool
 ) -> None:
     """Print whether the judge agrees better, by how much, and what was written or how many labels would decide."""
     console.print()
-    console.print(literal(sentence(found), style="bold"), soft_wrap=True)
-    print_lines(console, details(found))
+    console.print(literal(sentence(alignment), style="bold"), soft_wrap=True)
+    print_lines(console, details(alignment))
     if inconclusive:
         console.print(literal("Too many held-out answers could not be scored."), soft_wrap=True)
     if files:
-        console.print(literal(f"Wrote version {version} of {found.metric}:"))
+        console.print(literal(f"Wrote version {version} of {alignment.metric}:"))
         print_lines(console, (f"  {shown(path)}" for path in files))
     else:
-        console.print(literal(f"Nothing was written: {found.metric} stays as it is.{to_decide(found)}"), soft_wrap=True)
+        console.print(
+            literal(f"Nothing was written: {alignment.metric} stays as it is.{to_decide(alignment)}"), soft_wrap=True
+        )
     console.print(literal(f"run    {shown(run)}"), soft_wrap=True)
 
 
-def sentence(found: Alignment) -> str:
+def sentence(alignment: Alignment) -> str:
     """Whether the judge agrees better with the labels, on how many labels."""
-    told = _UNCLEAR if found.helps is None else _TOLD[found.helps]
-    return f"{told}: {_change(found.deciding)}." if found.deciding else f"{_UNCLEAR}: nothing can be measured."
+    verdict = _UNCLEAR if alignment.helps is None else _TOLD[alignment.helps]
+    return (
+        f"{verdict}: {_change(alignment.deciding)}." if alignment.deciding else f"{_UNCLEAR}: nothing can be measured."
+    )
 
 
 def _change(change: AgreementChange) -> str:
@@ -49,31 +53,31 @@ def _change(change: AgreementChange) -> str:
         f"{number(end.value, 2)}{bracketed(end.low, end.high, partial(number, digits=2))}"
         for end in (change.before, change.after)
     )
-    found = change.difference
-    by = f"{signed(found.difference)}{bracketed(found.low, found.high, signed)}"
+    difference = change.difference
+    by = f"{signed(difference.difference)}{bracketed(difference.low, difference.high, signed)}"
     return f"{measure_in_words(change)} {before} before, {after} now, difference {by}"
 
 
-def details(found: Alignment) -> Iterator[str]:
+def details(alignment: Alignment) -> Iterator[str]:
     """Sentences on the other measures, the width of the corrected mean's interval, and the labels used."""
-    yield from (f"{_change(change)}." for change in found.changes if change is not found.deciding)
-    if (width := found.width) is not None and width.difference is not None:
+    yield from (f"{_change(change)}." for change in alignment.changes if change is not alignment.deciding)
+    if (width := alignment.width) is not None and width.difference is not None:
         yield (
-            f"The interval of the labels' mean over all {counted(found.answers, 'answer')}, corrected by those held "
-            f"out, would be {number(width.value_b)} wide and not {number(width.value_a)}, difference "
+            f"The interval of the labels' mean over all {counted(alignment.answers, 'answer')}, corrected by those "
+            f"held out, would be {number(width.value_b)} wide and not {number(width.value_a)}, difference "
             f"{signed(width.difference)}{bracketed(width.low, width.high, signed)}."
         )
-    left = found.held_out - found.scored
+    left = alignment.held_out - alignment.scored
     unscored = f" {left:,} of them were not scored both times, and are left out." if left else ""
-    held_out = counted(found.held_out, "held-out answer")
+    held_out = counted(alignment.held_out, "held-out answer")
     yield f"Measured on {held_out} with labels; no example comes from them.{unscored}"
 
 
-def to_decide(found: Alignment) -> str:
+def to_decide(alignment: Alignment) -> str:
     """How many labels would decide it, with a leading space; "" if it is decided."""
-    if found.helps is not None:
+    if alignment.helps is not None:
         return ""
-    needed, have = found.labels_needed, found.learned + found.held_out
+    needed, have = alignment.labels_needed, alignment.learned + alignment.held_out
     if needed is None:
         return " No number of labels would decide a difference like this."
     return f" About {needed:,} labelled answers would decide a difference like this, {needed - have:,} more than now."

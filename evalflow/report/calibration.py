@@ -120,36 +120,36 @@ class Calibration:
 
 def document_of(row: CalibrationRow) -> dict[str, Any]:
     """A row as JSON, with the rows of its tags under `tags`."""
-    found, other = row.corrected, row.by_class
+    mean, other = row.corrected, row.by_class
     document: dict[str, Any] = {
         "dataset": row.dataset,
         "metric": row.metric,
         "target": row.target,
         "judge": row.judge,
         "tag": row.tag,
-        "n_labels": found.n,
-        "n_unlabelled": found.n_unlabelled,
+        "n_labels": mean.n,
+        "n_unlabelled": mean.n_unlabelled,
         "n_unscored": row.unscored,
         "n_failed": row.failed[0],
         "n_failed_labelled": row.failed[1],
         "n_people": row.people[0],
         "weighted": row.weighted,
-        "judge_mean": found.judge_mean,
+        "judge_mean": mean.judge_mean,
         "judge_ci_low": row.judged.low,
         "judge_ci_high": row.judged.high,
-        "human_mean": found.human_mean,
-        "human_ci_low": found.human_low,
-        "human_ci_high": found.human_high,
-        "bias": found.bias,
-        "bias_ci_low": found.bias_low,
-        "bias_ci_high": found.bias_high,
+        "human_mean": mean.human_mean,
+        "human_ci_low": mean.human_low,
+        "human_ci_high": mean.human_high,
+        "bias": mean.bias,
+        "bias_ci_low": mean.bias_low,
+        "bias_ci_high": mean.bias_high,
         "agreement": {name: one.document() for name, one in row.agreement.items()},
         "people_agreement": None if row.raters is None else _raters(row.raters),
-        "corrected": _corrected(found),
+        "corrected": _corrected(mean),
         "pass_rate": None
         if row.pass_rate is None
         else {"judge": row.pass_rate.judge_mean, "human": row.pass_rate.human_mean, **_corrected(row.pass_rate)},
-        "labels_saved": found.labels_saved,
+        "labels_saved": mean.labels_saved,
         "rogan_gladen": None
         if other is None
         else {"estimate": other.value, "ci_low": other.low, "ci_high": other.high, "method": other.method},
@@ -171,55 +171,55 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
 
 
-def _corrected(found: CorrectedMean) -> dict[str, Any]:
+def _corrected(mean: CorrectedMean) -> dict[str, Any]:
     return {
-        "estimate": found.estimate,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "std_error": found.std_error,
-        "finite_ci_low": found.finite_low,
-        "finite_ci_high": found.finite_high,
-        "method": found.method,
-        "lambda": found.lambda_,
-        "spread": found.spread and asdict(found.spread),
+        "estimate": mean.estimate,
+        "ci_low": mean.low,
+        "ci_high": mean.high,
+        "std_error": mean.std_error,
+        "finite_ci_low": mean.finite_low,
+        "finite_ci_high": mean.finite_high,
+        "method": mean.method,
+        "lambda": mean.lambda_,
+        "spread": mean.spread and asdict(mean.spread),
     }
 
 
-def _missing(found: MissingLabels) -> dict[str, Any]:
+def _missing(missing: MissingLabels) -> dict[str, Any]:
     ends = ("worst", "best", "pass_rate_worst", "pass_rate_best")
-    bounds = {name: one and _corrected(one) for name in ends for one in [getattr(found, name)]}
-    return {"n": found.n, "share": found.share, **bounds}
+    bounds = {name: one and _corrected(one) for name in ends for one in [getattr(missing, name)]}
+    return {"n": missing.n, "share": missing.share, **bounds}
 
 
-def _raters(found: Raters) -> dict[str, Any]:
+def _raters(raters: Raters) -> dict[str, Any]:
     return {
-        "n_answers": found.alpha.n,
-        "krippendorff_alpha": found.alpha.document(),
-        "judge_krippendorff_alpha": found.alphas.judge.document(),
-        "difference": found.alphas.difference.document(),
-        "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
-        "fleiss_kappa": found.fleiss_kappa,
-        "gwet_ac1": found.gwet_ac1,
-        "reliability": found.reliability.document(),
-        "ceiling": found.ceiling.document(),
-        "alt_test": found.alt_document(),
+        "n_answers": raters.alpha.n,
+        "krippendorff_alpha": raters.alpha.document(),
+        "judge_krippendorff_alpha": raters.alphas.judge.document(),
+        "difference": raters.alphas.difference.document(),
+        "krippendorff_alpha_ordinal": raters.alpha_ordinal.document(),
+        "fleiss_kappa": raters.fleiss_kappa,
+        "gwet_ac1": raters.gwet_ac1,
+        "reliability": raters.reliability.document(),
+        "ceiling": raters.ceiling.document(),
+        "alt_test": raters.alt_document(),
     }
 
 
-def write_calibration(path: Path, found: Calibration) -> None:
+def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write one self-contained page; replaces the one before."""
     head = PageHead(
         "Calibration",
-        f"The {found.who} compared with human labels",
-        f"{found.who}, labels, and the {found.who} corrected by labels",
-        judge_lines(found.manifest),
-        facts=[("Run", found.manifest.run_id), ("Labels", f"{found.source}: {found.rests_on}")],
+        f"The {calibration.who} compared with human labels",
+        f"{calibration.who}, labels, and the {calibration.who} corrected by labels",
+        judge_lines(calibration.manifest),
+        facts=[("Run", calibration.manifest.run_id), ("Labels", f"{calibration.source}: {calibration.rests_on}")],
     )
     context = {
-        "found": found,
-        "blocks": [_block(row, found.advice_on(row)) for row in found.rows],
-        "worst": _answers_table(found.who, found.disagreements[:_SHOWN]),
-        "smaller": _answers_table(found.who, found.disagreements[_SHOWN:]),
+        "found": calibration,
+        "blocks": [_block(row, calibration.advice_on(row)) for row in calibration.rows],
+        "worst": _answers_table(calibration.who, calibration.disagreements[:_SHOWN]),
+        "smaller": _answers_table(calibration.who, calibration.disagreements[_SHOWN:]),
     }
     write_page(path, "calibration.html.jinja", head, context)
 
@@ -228,9 +228,9 @@ def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:
     """A row for the page; measures without a value are grouped by reason."""
     measures = shown_measures(row)
     unknown: dict[str, list[str]] = {}
-    for _, words, one in measures:
+    for _, phrase, one in measures:
         if one.value is None:
-            unknown.setdefault(one.method.removeprefix("none: "), []).append(words)
+            unknown.setdefault(one.method.removeprefix("none: "), []).append(phrase)
     return {
         "row": row,
         "c": row.corrected,
@@ -259,7 +259,7 @@ def _means_table(row: CalibrationRow) -> PageTable:
 
 
 def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Estimated]]) -> PageTable:
-    shown = [((words, measured(name)), one) for name, words, one in measures if one.value is not None]
+    shown = [((phrase, measured(name)), one) for name, phrase, one in measures if one.value is not None]
     if row.raters is not None:
         alphas = row.raters.alphas
         on = f"Krippendorff's alpha, on {counted(alphas.people.n, 'answer')} with several labels"
@@ -313,18 +313,18 @@ def _answers_table(who: str, rows: Sequence[Detail]) -> PageTable:
     return PageTable(columns, cells)
 
 
-def print_calibration(console: Console, found: Calibration) -> None:
+def print_calibration(console: Console, calibration: Calibration) -> None:
     """Print means, findings and agreement of each judge and metric, then the worst disagreements."""
-    print_lines(console, judge_lines(found.manifest), "dim")
-    console.print(literal(f"labels: {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
-    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
-    for row, name in zip(found.rows, _names(found.rows), strict=True):
+    print_lines(console, judge_lines(calibration.manifest), "dim")
+    console.print(literal(f"labels: {calibration.source} ({calibration.rests_on})", style="dim"), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in calibration.notes), "yellow")
+    for row, name in zip(calibration.rows, _names(calibration.rows), strict=True):
         console.print()
         console.print(literal(plain_line(name), style="bold"))
         _print_row(console, row)
-        print_lines(console, advice.lines() if (advice := found.advice_on(row)) else ())
-    worst, who = found.disagreements[:_WORST], found.who
-    if not any(row.corrected.n for row in found.rows):  # no usable label, so no agreement to measure
+        print_lines(console, advice.lines() if (advice := calibration.advice_on(row)) else ())
+    worst, who = calibration.disagreements[:_WORST], calibration.who
+    if not any(row.corrected.n for row in calibration.rows):  # no usable label, so no agreement to measure
         return
     console.print()
     head = f"largest differences ({who}, labels)" if worst else f"{who} and labels agree on every answer"
@@ -341,12 +341,12 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
         console.print(literal(line))
     for warning in warnings_of(row):
         console.print(literal(f"warning: {warning}", style="yellow"))
-    measures = [(words, one) for _, words, one in shown_measures(row) if one.value is not None]
+    measures = [(phrase, one) for _, phrase, one in shown_measures(row) if one.value is not None]
     if measures:
         of = "all answers, by the labels' weights" if row.weighted else "the labelled answers"
         console.print(literal(f"agreement on {of}, with 95 % intervals", style="dim"))
-        for words, one in measures:
-            print_indented(console, f"{words}: {number(one.value)}{bracketed(one.low, one.high)}")
+        for phrase, one in measures:
+            print_indented(console, f"{phrase}: {number(one.value)}{bracketed(one.low, one.high)}")
     tags = [one for one in row.tags if one.corrected.estimate is not None]
     if tags:
         console.print(_tags(tags))
@@ -417,9 +417,9 @@ def _names(rows: Sequence[CalibrationRow]) -> list[str]:
     return [joined(row.metric, series_name(row, parts)) for row in rows]
 
 
-def print_corrected(console: Console, found: Calibration) -> None:
+def print_corrected(console: Console, calibration: Calibration) -> None:
     """Print the sentences, under the table of means."""
-    for one in found.corrected_means:
+    for one in calibration.corrected_means:
         if one.adds:
             console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:

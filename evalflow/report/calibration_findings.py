@@ -52,7 +52,7 @@ def measured(name: str) -> str:
 def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimated]]:
     """The measures to show (name, words, value): one kappa for two classes, one correlation for yes and no."""
     shown: list[tuple[str, str, Estimated]] = []
-    for name, words in KEYS.items():
+    for name, phrase in KEYS.items():
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
             continue
@@ -64,7 +64,7 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimated]]:
             continue
         if name in _SHARES and one.low is not None and one.high is not None:
             one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
-        shown.append((name, words.format(who=row.who), one))
+        shown.append((name, phrase.format(who=row.who), one))
     return shown
 
 
@@ -82,49 +82,49 @@ def in_words(row: CalibrationRow) -> list[str]:
 
 
 def _bias(row: CalibrationRow) -> Iterator[str]:
-    found = row.corrected
-    if found.bias is None:
+    mean = row.corrected
+    if mean.bias is None:
         return
     who = f"the {row.who}"
-    known = found.bias_low is not None and found.bias_high is not None
-    span = f" ({who} minus the labels: {interval(found.bias_low, found.bias_high, signed)})" if known else ""
-    if abs(found.bias) < _SEEN:
+    known = mean.bias_low is not None and mean.bias_high is not None
+    span = f" ({who} minus the labels: {interval(mean.bias_low, mean.bias_high, signed)})" if known else ""
+    if abs(mean.bias) < _SEEN:
         yield f"On average {who} scores as high as the labels{span}."
         return
-    way = "higher" if found.bias > 0 else "lower"
-    chance = "" if side_of(0, found.bias_low, found.bias_high) else ", which may be chance"
-    yield f"On average {who} scores {number(abs(found.bias))} {way} than the labels{span}{chance}."
+    way = "higher" if mean.bias > 0 else "lower"
+    chance = "" if side_of(0, mean.bias_low, mean.bias_high) else ", which may be chance"
+    yield f"On average {who} scores {number(abs(mean.bias))} {way} than the labels{span}{chance}."
 
 
 def _estimate(row: CalibrationRow) -> Iterator[str]:
-    found = row.corrected
-    if found.estimate is None and _is_told(row):
+    mean = row.corrected
+    if mean.estimate is None and _is_told(row):
         return
-    if found.estimate is None:
-        yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
+    if mean.estimate is None:
+        yield f"There is no corrected estimate: {mean.method.removeprefix('none: ')}."
         return
-    if not found.n_unlabelled:
+    if not mean.n_unlabelled:
         every = f"All {row.named} are" if row.left_out else "Every answer is"
         yield f"{every} labelled, so the mean of the labels stands and the {row.who} adds nothing."
         return
-    if found.low is not None and found.high is not None:
-        n = f"{found.n + found.n_unlabelled:,}"
-        if found.finite_low is not None and found.finite_high is not None:
+    if mean.low is not None and mean.high is not None:
+        n = f"{mean.n + mean.n_unlabelled:,}"
+        if mean.finite_low is not None and mean.finite_high is not None:
             yield (
                 f"If all {n} {row.named} were labelled, the labels' mean for exactly these would most likely be "
-                f"between {number(found.finite_low)} and {number(found.finite_high)}."
+                f"between {number(mean.finite_low)} and {number(mean.finite_high)}."
             )
         yield (
-            f"For answers like these {n}, the labels' mean is about {number(found.estimate)}, most likely between "
-            f"{number(found.low)} and {number(found.high)}."
+            f"For answers like these {n}, the labels' mean is about {number(mean.estimate)}, most likely between "
+            f"{number(mean.low)} and {number(mean.high)}."
         )
-    saved = found.labels_saved
+    saved = mean.labels_saved
     if saved is not None and saved > 0:
         yield (
             f"The {row.who} saves {counted(saved, 'label')}: without it, as many more are needed for an interval "
             "as narrow. With other labels this number may differ."
         )
-    elif saved is not None and found.lambda_:
+    elif saved is not None and mean.lambda_:
         wide = "as narrow" if not saved else f"as narrow with {counted(-saved, 'label')} fewer"
         yield f"The {row.who} saves no labels: without it the interval is {wide}."
 
@@ -136,60 +136,58 @@ def _resolved(row: CalibrationRow) -> Iterator[str]:
 
 
 def _missing(row: CalibrationRow) -> Iterator[str]:
-    found = row.missing
-    if found is not None and found.share <= MOST_MISSING:
-        yield f"{_share_missing(found)}."
+    missing = row.missing
+    if missing is not None and missing.share <= MOST_MISSING:
+        yield f"{_share_missing(missing)}."
 
 
 def _undefined(row: CalibrationRow) -> Iterator[str]:
-    found = row.undefined
-    if found is not None:
-        of = f"of {counted(found.answers, 'labelled answer')}"
+    undefined = row.undefined
+    if undefined is not None:
+        of = f"of {counted(undefined.answers, 'labelled answer')}"
         yield (
-            f"Nothing to score, {of}: labels and the {row.who} agree on {found.both}, labels alone say so of "
-            f"{found.people_alone}, the {row.who} alone of {found.judge_alone}. None of these is in a mean."
+            f"Nothing to score, {of}: labels and the {row.who} agree on {undefined.both}, labels alone say so of "
+            f"{undefined.people_alone}, the {row.who} alone of {undefined.judge_alone}. None of these is in a mean."
         )
 
 
-def _share_missing(found: MissingLabels) -> str:
-    asked = round(found.n / found.share)
-    return (
-        f"{percent(found.share)} of the answers that people were asked about have no label ({found.n:,} of {asked:,})"
-    )
+def _share_missing(missing: MissingLabels) -> str:
+    asked, share = round(missing.n / missing.share), percent(missing.share)
+    return f"{share} of the answers that people were asked about have no label ({missing.n:,} of {asked:,})"
 
 
 def _many_missing(row: CalibrationRow) -> Iterator[str]:
-    found = row.missing
-    if found is None or found.share <= MOST_MISSING:
+    missing = row.missing
+    if missing is None or missing.share <= MOST_MISSING:
         return
-    text = _share_missing(found)
+    text = _share_missing(missing)
     if row.unusable:
         yield text
-    elif found.worst is None or found.best is None:
+    elif missing.worst is None or missing.best is None:
         yield f"{text}; the scale has no ends, so nothing shows how far these could move the corrected mean"
-    elif found.worst.estimate is None or found.best.estimate is None:
+    elif missing.worst.estimate is None or missing.best.estimate is None:
         yield text
     else:
         yield (
-            f"{text}. If all of these were as bad as can be, the labels' mean would be about {_bound(found.worst)}; if "
-            f"all were as good as can be, {_bound(found.best)}"
+            f"{text}. If all of these were as bad as can be, the labels' mean would be about {_bound(missing.worst)}; "
+            f"if all were as good as can be, {_bound(missing.best)}"
         )
 
 
-def _bound(found: CorrectedMean) -> str:
-    return f"{number(found.estimate)}{bracketed(found.low, found.high)}"
+def _bound(mean: CorrectedMean) -> str:
+    return f"{number(mean.estimate)}{bracketed(mean.low, mean.high)}"
 
 
 def _apart(row: CalibrationRow) -> Iterator[str]:
-    found = row.apart
-    if found is None:
+    apart = row.apart
+    if apart is None:
         return
-    who = ", ".join(f"{name} {n:,}" for name, n in found.by.items())
-    known = [(KEYS[name], found.agreement[name]) for name in ("accuracy", "kappa", "spearman")]
-    texts = [f"{words} {_value(one)}" for words, one in known if one.value is not None]
+    who = ", ".join(f"{name} {n:,}" for name, n in apart.by.items())
+    known = [(KEYS[name], apart.agreement[name]) for name in ("accuracy", "kappa", "spearman")]
+    texts = [f"{phrase} {_value(one)}" for phrase, one in known if one.value is not None]
     agreed = f": {'; '.join(texts)}" if texts else ""
     yield (
-        f"{counted(sum(found.by.values()), 'label')} ({who}) of {counted(found.n_answers, 'answer')} were given with "
+        f"{counted(sum(apart.by.values()), 'label')} ({who}) of {counted(apart.n_answers, 'answer')} were given with "
         f"the {row.who}'s score in view, or on answers picked by hand. They enter no mean, and their agreement with "
         f"the {row.who} counts apart{agreed}."
     )
@@ -200,35 +198,35 @@ def _value(one: Estimated) -> str:
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:
-    found = row.raters
-    if found is None or found.alpha.value is None:
+    raters = row.raters
+    if raters is None or raters.alpha.value is None:
         return
-    yield " ".join(_alphas(found.alphas, row.who))
-    if is_limit(found.ceiling):
-        limit = f"limit how well a {row.who} can correlate with their means: to {_value(found.ceiling)}"
+    yield " ".join(_alphas(raters.alphas, row.who))
+    if is_limit(raters.ceiling):
+        limit = f"limit how well a {row.who} can correlate with their means: to {_value(raters.ceiling)}"
         yield f"Labels as noisy as these {limit}."
-    if found.replaces.may is not None:
-        yield " ".join(_alt_test(found.alt_test, found.replaces, row.who))
+    if raters.replaces.may is not None:
+        yield " ".join(_alt_test(raters.alt_test, raters.replaces, row.who))
 
 
-def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
-    on = f"On the {counted(found.people.n, 'answer')} with several labels"
-    if found.judge.value is None:
-        yield f"{on}, the agreement of two raters is {_value(found.people)} (Krippendorff's alpha)."
+def _alphas(alphas: AlphaComparison, who: str) -> Iterator[str]:
+    on = f"On the {counted(alphas.people.n, 'answer')} with several labels"
+    if alphas.judge.value is None:
+        yield f"{on}, the agreement of two raters is {_value(alphas.people)} (Krippendorff's alpha)."
         return
     yield (
-        f"{on}, the agreement of two raters is {_value(found.people)}, and that of a rater and the {who} "
-        f"{_value(found.judge)} (Krippendorff's alpha)."
+        f"{on}, the agreement of two raters is {_value(alphas.people)}, and that of a rater and the {who} "
+        f"{_value(alphas.judge)} (Krippendorff's alpha)."
     )
-    d = found.difference
-    if way := agrees_more(found):
+    d = alphas.difference
+    if way := agrees_more(alphas):
         than = f"The {who} agrees with raters {way} than they do with each other"
         yield f"{than} (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
     elif d.low is not None and d.high is not None:
         yield f"Which is higher is not clear (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
 
 
-def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
+def _alt_test(test: AltTest, replacement: Replacement, who: str) -> Iterator[str]:
     """The alternative annotator test in words.
 
     It only shows that the judge is behind a rater by less than the allowance.
@@ -237,8 +235,8 @@ def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
     allowed = f"{percent(EPSILON).removesuffix(' %')} points"
     how = f"{f'with {notes}; ' if notes else ''}p-values adjusted by {ADJUSTMENTS['by']}"
     yield (
-        f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {found.won} of "
-        f"{found.people} raters; {allowed} are the test's allowance ({how})."
+        f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {replacement.won} of "
+        f"{replacement.people} raters; {allowed} are the test's allowance ({how})."
     )
     if test.advantage is not None and test.behind is not None:
         person, judge = 1 - test.advantage, 1 - test.advantage - test.behind
@@ -246,9 +244,9 @@ def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
             f"The {who} is closer than the rater left out to the labels of the others on {percent(judge)} of the "
             f"answers, and less close on {percent(person)}."
         )
-    if found.may:
+    if replacement.may:
         yield f"The {who} may replace a rater if being {allowed} behind is acceptable."
-    elif not found.agrees:
+    elif not replacement.agrees:
         yield f"But it agrees with raters no more than by chance, so this does not show that the {who} can replace one."
     else:
         yield f"That is less than half of them, so this does not show that the {who} can replace a rater."
@@ -295,17 +293,17 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     if row.declared_unusable and row.tag is None:
         size = advised_size(row.corrected.n + row.corrected.n_unlabelled)
         yield f"label answers of this run, which correct its mean: calibrate --sample {size}"
-    found = row.sampling_bias
+    bias = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     more = "" if row.tag else ": only labels of a random sample correct a mean"
-    if found is not None and is_biased_sample(found):
+    if bias is not None and is_biased_sample(bias):
         yield (
-            f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
-            f"on the others (p {_p(found.p_value)}){more}{_by_class(row)}"
+            f"the {row.who}'s mean is {number(bias.labelled)} on the labelled answers{where} and {number(bias.rest)} "
+            f"on the others (p {_p(bias.p_value)}){more}{_by_class(row)}"
         )
-    if found is not None and row.at_random is None and row.tag is None:
+    if bias is not None and row.at_random is None and row.tag is None:
         yield (
-            f"the labelled answers are of {counted(found.clusters or 0, 'group')}: too few to show whether they are a "
+            f"the labelled answers are of {counted(bias.clusters or 0, 'group')}: too few to show whether they are a "
             "random sample, which the corrected estimate assumes; label answers of more groups"
         )
     for one in row.uneven:
@@ -351,8 +349,8 @@ def _p(value: float | None) -> str:
 
 def calibration_pictures(row: CalibrationRow) -> list[Picture]:
     """Means, also by tag; a reliability diagram for graded scores; a confusion matrix for classes."""
-    found = [means_picture(row), _tags_picture(row), _reliability_picture(row), _matrix_picture(row)]
-    return [picture for picture in found if picture is not None]
+    candidates = [means_picture(row), _tags_picture(row), _reliability_picture(row), _matrix_picture(row)]
+    return [picture for picture in candidates if picture is not None]
 
 
 def means_picture(row: CalibrationRow) -> Picture:

@@ -132,8 +132,8 @@ class ExplorerWriter:
     def _entry(self) -> list[Any]:
         case = self._rows[0].case
         answers = (row.answer.answer for row in self._rows if row.answer and row.answer.answer)
-        said = case.question or case.scenario or next(answers, "")
-        preview = " ".join(said[: 2 * _PREVIEW].split())[:_PREVIEW]
+        text = case.question or case.scenario or next(answers, "")
+        preview = " ".join(text[: 2 * _PREVIEW].split())[:_PREVIEW]
         cells: list[float | None] = []
         for row in self._rows:
             for score in row.scores:
@@ -281,8 +281,8 @@ def _print_score(console: Console, score: Mapping[str, Any]) -> None:
         people = "label: nothing to score, so no score counts"
         console.print(Padding(literal(people, style="bold"), (0, 0, 0, 2)))
     if score.get("human") is not None:
-        said = {True: " passes", False: " fails", None: ""}[score["human_passed"]]
-        people = f"label: {number(score['human'])}{said}, which counts instead"
+        outcome = {True: " passes", False: " fails", None: ""}[score["human_passed"]]
+        people = f"label: {number(score['human'])}{outcome}, which counts instead"
         console.print(Padding(literal(people, style="bold"), (0, 0, 0, 2)))
     for text in (score["reason"], score["error"]):
         if text:

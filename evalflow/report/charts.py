@@ -121,12 +121,12 @@ def forests(rows: Sequence[SummaryRow]) -> list[Picture]:
     """One picture for each metric (and dataset, target, judge) with means for at least two tags."""
     means = [row for row in rows if row.statistic == "mean" and row.value is not None]
     parts = varying(means)
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for whole, mean in ((row, row.value) for row in means if row.tag is None and row.value is not None):
         tags = [row for row in means if row.tag is not None and row.series == whole.series]
         if len(tags) > 1:
-            found.append(_forest(f"{joined(whole.metric, series_name(whole, parts))} by tag", whole, mean, tags))
-    return found
+            pictures.append(_forest(f"{joined(whole.metric, series_name(whole, parts))} by tag", whole, mean, tags))
+    return pictures
 
 
 def _forest(title: str, whole: SummaryRow, mean: float, tags: Sequence[SummaryRow]) -> Picture:
@@ -156,24 +156,24 @@ def _outside(value: float, rows: Sequence[SummaryRow]) -> str:
 
 def confusions(details: Sequence[Detail], rows: Sequence[SummaryRow]) -> list[Picture]:
     """Every confusion matrix among the details, over all tags."""
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for _, name, (labels, counts), mine in _drawable(details, rows, matrix_of):
         total, right = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(labels)))
         sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
         drawing = svg.confusion_chart(labels, counts, down="expected", across="actual")
-        found.append(draw(f"Confusion matrix of {name}", sentence, drawing))
-    return found
+        pictures.append(draw(f"Confusion matrix of {name}", sentence, drawing))
+    return pictures
 
 
 def _drawable(
     details: Sequence[Detail], rows: Sequence[SummaryRow], read: Callable[[Detail], T | None]
 ) -> Iterator[tuple[Detail, str, T, Sequence[SummaryRow]]]:
     """For each detail over all tags that `read` can use: the detail, its name, the result of `read`, and its rows."""
-    known = [(detail, found) for detail in details if detail.get("tag") is None and (found := read(detail))]
+    known = [(detail, content) for detail in details if detail.get("tag") is None and (content := read(detail))]
     parts = varying(DetailSeries.of(detail) for detail, _ in known)
-    for detail, found in known:
+    for detail, content in known:
         mine = [row for row in rows if row.series == tuple(detail[part] for part in SLICE)]
-        yield detail, joined(detail["metric"], series_name(DetailSeries.of(detail), parts)), found, mine
+        yield detail, joined(detail["metric"], series_name(DetailSeries.of(detail), parts)), content, mine
 
 
 def matrix_of(detail: Detail) -> tuple[list[str], list[list[int]]] | None:
@@ -188,12 +188,12 @@ def matrix_of(detail: Detail) -> tuple[list[str], list[list[int]]] | None:
 
 def reliabilities(details: Sequence[Detail], rows: Sequence[SummaryRow]) -> list[Picture]:
     """Every reliability diagram among the details, over all tags."""
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for detail, name, bins, mine in _drawable(details, rows, bins_of):
         error = next((row for row in mine if row.statistic == detail["statistic"]), None)
         sentence = _reliability_sentence(bins, error, detail.get("by_chance"), mine)
-        found.append(draw(f"Calibration of {name}", sentence, _reliability_diagram(bins)))
-    return found
+        pictures.append(draw(f"Calibration of {name}", sentence, _reliability_diagram(bins)))
+    return pictures
 
 
 def bins_of(detail: Detail) -> list[Detail]:

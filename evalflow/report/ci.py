@@ -126,13 +126,13 @@ def _facts(run: Reported) -> list[tuple[str, str]]:
     rows = headline_rows(run.summary)
     facts = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
     heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
-    facts += [("result", str(said)) for said in heads]
+    facts += [("result", str(sentence)) for sentence in heads]
     return [*facts, *(("labels", line) for line in label_lines(rows, heads))]
 
 
 def _properties(facts: Iterable[tuple[str, str]]) -> str:
-    found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in facts)
-    return f"<properties>{''.join(found)}</properties>\n"
+    elements = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in facts)
+    return f"<properties>{''.join(elements)}</properties>\n"
 
 
 def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -> str:

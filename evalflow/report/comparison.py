@@ -220,7 +220,8 @@ class Comparison:
                 for one in self.changed
             ],
             "preferences": [
-                {**one.document(), "sentence": said} for one, said in zip(self.preferences, self.preferred, strict=True)
+                {**one.document(), "sentence": sentence}
+                for one, sentence in zip(self.preferences, self.preferred, strict=True)
             ],
             "adjusted_means": [one.document() for one in self.adjusted_means],
             "notes": list(self.notes),
@@ -239,31 +240,33 @@ def _about(manifest: Manifest) -> dict[str, object]:
     return {**{key: getattr(manifest, key) for key in keys}, "target": manifest.target.name}
 
 
-def print_comparison(console: Console, found: Comparison) -> None:
+def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the result, the changes, the differences, what was left out, and the worst flips."""
-    console.print(literal(found.sentence, style="bold"), soft_wrap=True)
-    print_lines(console, (one.beside for one in found.sentences.values() if one.beside and not found.several))
-    print_lines(console, found.preferred)
-    if not found.several:
-        for label, name in zip("AB", found.runs, strict=True):
-            console.print(literal(f"{label}  {found.titled(name)}, {name}", style="dim"), soft_wrap=True)
-        print_lines(console, (f"changed: {line}" for line in found.changes))
-        print_lines(console, judge_change_lines(found))
-    print_lines(console, found.judges, "dim")
-    _print_rows(console, found)
-    console.print(literal(found.family, style="dim"), soft_wrap=True)
-    if found.margin is not None:
-        _print_margin(console, found, found.margin)
-    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
-    _print_flips(console, found)
+    console.print(literal(comparison.sentence, style="bold"), soft_wrap=True)
+    print_lines(console, (one.beside for one in comparison.sentences.values() if one.beside and not comparison.several))
+    print_lines(console, comparison.preferred)
+    if not comparison.several:
+        for label, name in zip("AB", comparison.runs, strict=True):
+            console.print(literal(f"{label}  {comparison.titled(name)}, {name}", style="dim"), soft_wrap=True)
+        print_lines(console, (f"changed: {line}" for line in comparison.changes))
+        print_lines(console, judge_change_lines(comparison))
+    print_lines(console, comparison.judges, "dim")
+    _print_rows(console, comparison)
+    console.print(literal(comparison.family, style="dim"), soft_wrap=True)
+    if comparison.margin is not None:
+        _print_margin(console, comparison, comparison.margin)
+    print_lines(console, (f"note: {note}" for note in comparison.notes), "yellow")
+    _print_flips(console, comparison)
 
 
-def _print_rows(console: Console, found: Comparison) -> None:
-    for pair in dict.fromkeys(row.pair for row in found.rows):
-        rows = [row for row in found.rows if row.pair == pair]
-        if found.several:
+def _print_rows(console: Console, comparison: Comparison) -> None:
+    for pair in dict.fromkeys(row.pair for row in comparison.rows):
+        rows = [row for row in comparison.rows if row.pair == pair]
+        if comparison.several:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
-        numbers: dict[str, ColumnKind] = dict.fromkeys(("A", "B", "B - A", "95 % interval", found.p_name), "number")
+        numbers: dict[str, ColumnKind] = dict.fromkeys(
+            ("A", "B", "B - A", "95 % interval", comparison.p_name), "number"
+        )
         console.print(table_of({"metric": "name", **numbers, "verdict": "word"}, _lines(rows)))
         print_lines(console, (f"{_name(row)}: {_details(row)}" for row in rows), "dim")
 
@@ -295,26 +298,26 @@ def _details(row: ComparisonRow) -> str:
     cases = counted(row.found.n, "case")
     if row.found.clusters != row.found.n:
         cases += f" in {counted(row.found.clusters, 'cluster')}"
-    few = row.bounded and row.detectable is None and row.found.std_error is not None
-    reach = ", too few to detect anything" if few else ""
+    too_few = row.bounded and row.detectable is None and row.found.std_error is not None
+    reach = ", too few to detect anything" if too_few else ""
     reach = reach if row.detectable is None else f", could detect {number(row.detectable)}"
     direction = "" if row.higher_is_better else "; lower is better"
     return f"{row.dataset}, {cases}{reach}; {method(row.found.method)}{direction}"
 
 
-def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    print_lines(console, (f"{_name(row)}: {' '.join(not_worse_in_words(row, margin))}" for row in found.rows))
+def _print_margin(console: Console, comparison: Comparison, margin: float) -> None:
+    print_lines(console, (f"{_name(row)}: {' '.join(not_worse_in_words(row, margin))}" for row in comparison.rows))
 
 
-def _print_flips(console: Console, found: Comparison) -> None:
-    for changed in found.flips:
-        pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
+def _print_flips(console: Console, comparison: Comparison) -> None:
+    for changed in comparison.flips:
+        pair = f" ({changed.pair[1]} against {changed.pair[0]})" if comparison.several else ""
         worst = [one for one in changed.cases if (one.change or 0) < 0][:_WORST]
         head = f"{flipped_in_words(changed)}{'; got worse most' if worst else ''}{pair}"
         console.print(literal(head, style="bold"), soft_wrap=True)
         for one in worst:
             others = also_changed(one)
-            case = case_name(one.case_id, found.questions.get((one.dataset, one.case_id)))
+            case = case_name(one.case_id, comparison.questions.get((one.dataset, one.case_id)))
             name = f"  {signed(one.change)}  {case}  {one.metric}{by_labels_in_words(one)}"
             print_cut(console, f"{name} (also {others})" if others else name, one.reason or "no reason given")
 
@@ -355,12 +358,12 @@ def became(change: MetricChange) -> str:
     return signed(change.change)
 
 
-def judge_change_lines(found: Comparison) -> Iterator[str]:
+def judge_change_lines(comparison: Comparison) -> Iterator[str]:
     """The agreement with labels of both judges of the same answers: a line for each metric and measure."""
-    for pair, changes in found.judge_changes.items():
+    for pair, changes in comparison.judge_changes.items():
         for one in changes:
-            about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"
-            where = f"{found.named(one.metric)} on {found.shown.dataset(one.dataset)}"
+            about = f"{judges_of(comparison, pair, one)}, {counted(one.n_labels, 'label')}"
+            where = f"{comparison.named(one.metric)} on {comparison.shown.dataset(one.dataset)}"
             for change in one.changes:
                 yield (
                     f"agreement with labels, {where} ({about}): "
@@ -370,9 +373,9 @@ def judge_change_lines(found: Comparison) -> Iterator[str]:
                 )
 
 
-def judges_of(found: Comparison, pair: tuple[str, str], change: JudgeAgreementChange) -> str:
+def judges_of(comparison: Comparison, pair: tuple[str, str], change: JudgeAgreementChange) -> str:
     """The judges before and after, and the versions of their prompts if these differ."""
-    metrics = [found.runs[name].metrics.get(change.metric) for name in pair]
+    metrics = [comparison.runs[name].metrics.get(change.metric) for name in pair]
     prompts = [f"prompt {facts.prompt_sha256[:_VERSION]}" if facts and facts.prompt_sha256 else "" for facts in metrics]
     own = prompts if prompts[0] != prompts[1] else ["", ""]
     ends = [", ".join(filter(None, (name or "no judge", one))) for name, one in zip(change.judges, own, strict=True)]

@@ -39,47 +39,49 @@ from evalflow.summary.changed import ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 
 
-def write_comparison(path: Path, found: Comparison) -> None:
+def write_comparison(path: Path, comparison: Comparison) -> None:
     """Write one self-contained page; replaces the one before."""
-    labels = found.runs if found.several else ("A", "B")
-    beside = "" if found.several else " ".join(one.beside for one in found.sentences.values())
-    how = "case by case" if found.paired else "two samples of different cases"
+    labels = comparison.runs if comparison.several else ("A", "B")
+    beside = "" if comparison.several else " ".join(one.beside for one in comparison.sentences.values())
+    how = "case by case" if comparison.paired else "two samples of different cases"
     head = PageHead(
         "Comparison",
-        _title(found),
-        how if found.several else joined(*_named_sides(found), how),
-        found.judges,
-        facts=[(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
+        _title(comparison),
+        how if comparison.several else joined(*_named_sides(comparison), how),
+        comparison.judges,
+        facts=[(label, _facts(manifest)) for label, manifest in zip(labels, comparison.runs.values(), strict=True)],
         wide=True,
-        said=[(found.sentence, beside)],
+        said=[(comparison.sentence, beside)],
     )
-    rows = found.shown.shown(found.rows)
-    every = _differences_table(found, rows)
+    rows = comparison.shown.shown(comparison.rows)
+    every = _differences_table(comparison, rows)
     context = {
-        "found": found,
+        "found": comparison,
         "ONE_RUN": ONE_RUN,
         "CLEAR": CLEAR,
         "differences": _without(every, _DETAILS),
         "every": every,
-        "what": [] if found.several else found.changes,
-        "agreement": _agreement_table(found),
-        "words": [one for one in changed_values(found.changed[0]) if one[1]]
-        if found.changed and not found.several
+        "what": [] if comparison.several else comparison.changes,
+        "agreement": _agreement_table(comparison),
+        "words": [one for one in changed_values(comparison.changed[0]) if one[1]]
+        if comparison.changed and not comparison.several
         else [],
-        "changes": [(changed, flipped_in_words(changed), _flips_table(changed, found)) for changed in found.flips],
-        "pictures": difference_pictures(rows, paired=found.paired),
+        "changes": [
+            (changed, flipped_in_words(changed), _flips_table(changed, comparison)) for changed in comparison.flips
+        ],
+        "pictures": difference_pictures(rows, paired=comparison.paired),
     }
     write_page(path, "comparison.html.jinja", head, context)
 
 
 def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]]:
     """Each part that changed, and its settings, with the changed words in context."""
-    found: list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]] = []
+    values: list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]] = []
     for part in changed.parts:
         for one in part.values or [ChangedValue("", None, None)]:
             before, after = word_changes(one.before or "", one.after or "")
-            found.append((part.what, one.name, shortened(before), shortened(after)))
-    return found
+            values.append((part.what, one.name, shortened(before), shortened(after)))
+    return values
 
 
 _LISTED = 20
@@ -94,20 +96,20 @@ def _without(table: PageTable, names: Collection[str]) -> PageTable:
     return PageTable([table.columns[place] for place in kept], rows, table.caption)
 
 
-def _title(found: Comparison) -> str:
+def _title(comparison: Comparison) -> str:
     """The two runs by their titles, or those of their bots; by their letters if both are the same."""
-    if found.several:
-        return f"All pairs of {len(found.runs)} runs"
-    a, b = ("run A", "run B") if found.sides == SIDES else found.sides
-    return f"{b[:1].upper()}{b[1:]} against {a}" if found.sides == SIDES else f"{b} against {a}"
+    if comparison.several:
+        return f"All pairs of {len(comparison.runs)} runs"
+    a, b = ("run A", "run B") if comparison.sides == SIDES else comparison.sides
+    return f"{b[:1].upper()}{b[1:]} against {a}" if comparison.sides == SIDES else f"{b} against {a}"
 
 
-def _named_sides(found: Comparison) -> Iterator[str]:
-    for label, (name, manifest) in zip("AB", found.runs.items(), strict=True):
-        yield f"{label}: {plain_line(found.titles.get(name) or of_what(manifest))}, {manifest.started_at[:10]}"
+def _named_sides(comparison: Comparison) -> Iterator[str]:
+    for label, (name, manifest) in zip("AB", comparison.runs.items(), strict=True):
+        yield f"{label}: {plain_line(comparison.titles.get(name) or of_what(manifest))}, {manifest.started_at[:10]}"
 
 
-def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> PageTable:
+def _differences_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> PageTable:
     """The table of the rows, which have titles instead of names."""
     columns = [
         PageColumn("Metric"),
@@ -116,7 +118,7 @@ def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> Page
         PageColumn("B minus A", "num value"),
         INTERVAL,
         PageColumn("p", "num"),
-        PageColumn(found.p_name, "num"),
+        PageColumn(comparison.p_name, "num"),
         PageColumn("Verdict", "strong"),
         PageColumn("Cases", "num"),
         PageColumn("Could detect", "num"),
@@ -126,7 +128,7 @@ def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> Page
     for row in rows:
         one, tag = row.found, f", {row.tag}" if row.tag else ""
         lower = "" if row.higher_is_better else ", lower is better"
-        pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
+        pair = f" · {row.pair[1]} against {row.pair[0]}" if comparison.several else ""
         clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
         verdict = verdict_in_words(row.verdict)
         cells.append(
@@ -138,7 +140,9 @@ def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> Page
                 interval(one.low, one.high, signed),
                 p_value(one.p_value),
                 p_value(row.p_adjusted),
-                verdict if found.margin is None else (verdict, " ".join(not_worse_in_words(row, found.margin))),
+                verdict
+                if comparison.margin is None
+                else (verdict, " ".join(not_worse_in_words(row, comparison.margin))),
                 (f"{one.n:,}", clusters),
                 number(row.detectable),
                 method(one.method),
@@ -147,7 +151,7 @@ def _differences_table(found: Comparison, rows: Sequence[ComparisonRow]) -> Page
     return PageTable(columns, cells)
 
 
-def _agreement_table(found: Comparison) -> PageTable:
+def _agreement_table(comparison: Comparison) -> PageTable:
     """A table of the agreement with labels of both judges of the same answers, before and after."""
     columns = [
         PageColumn("Metric"),
@@ -160,18 +164,18 @@ def _agreement_table(found: Comparison) -> PageTable:
         PageColumn("Labels", "num"),
     ]
     cells: list[Sequence[Cell]] = []
-    for pair, changes in found.judge_changes.items():
+    for pair, changes in comparison.judge_changes.items():
         for one in changes:
             about = joined(
-                found.shown.dataset(one.dataset),
-                judges_of(found, pair, one),
-                f"{pair[1]} against {pair[0]}" if found.several else "",
+                comparison.shown.dataset(one.dataset),
+                judges_of(comparison, pair, one),
+                f"{pair[1]} against {pair[0]}" if comparison.several else "",
             )
             for change in one.changes:
                 before, after, difference = change.before, change.after, change.difference
                 cells.append(
                     (
-                        (found.named(one.metric), about),
+                        (comparison.named(one.metric), about),
                         measure_in_words(change),
                         (number(before.value, 2), interval(before.low, before.high)),
                         (number(after.value, 2), interval(after.low, after.high)),
@@ -184,7 +188,7 @@ def _agreement_table(found: Comparison) -> PageTable:
     return PageTable(columns, cells)
 
 
-def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
+def _flips_table(changed: CaseChanges, comparison: Comparison) -> PageTable:
     columns = [
         PageColumn("Case"),
         PageColumn("Metric", "strong", "Below it, other metrics that changed"),
@@ -194,10 +198,10 @@ def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
         PageColumn("Reason in B"),
     ]
     passes = {True: "pass", False: "fail", None: ""}
-    metric = found.shown.metric
+    metric = comparison.shown.metric
     cells = [
         (
-            case_lines(one.case_id, found.questions.get((one.dataset, one.case_id))),
+            case_lines(one.case_id, comparison.questions.get((one.dataset, one.case_id))),
             (f"{metric(one.metric)}{by_labels_in_words(one)}", also_changed(one, metric)),
             (number(one.score_a), passes[one.passed_a]),
             (number(one.score_b), passes[one.passed_b]),

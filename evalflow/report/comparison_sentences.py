@@ -150,25 +150,25 @@ def _exceptions(
 ) -> str:
     """Those of `rows` that contradict the first one, in a sentence."""
     unclear = [one for one in rows if one.attribution == "unclear"]
-    said = [
+    clauses = [
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
-    said += [_are(_subjects(unclear, rows, named), "not attributable to one change")] if unclear else []
+    clauses += [_are(_subjects(unclear, rows, named), "not attributable to one change")] if unclear else []
     same = "not clearly different by labels"
-    said += [_are([_named(one, named) for one in by_people], same)] if by_people else []
-    return f"But {' and '.join(said)}." if said else ""
+    clauses += [_are([_named(one, named) for one in by_people], same)] if by_people else []
+    return f"But {' and '.join(clauses)}." if clauses else ""
 
 
 def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) -> str:
     """The result of the rows that only the answers affect, or ""."""
     own = [one for one in rows if one.attribution == "answers"]
-    told = [
+    clauses = [
         _are([_named(one, named) for one in own if one.verdict == verdict], verdict)
         for verdict in ("better", "worse")
         if any(one.verdict == verdict for one in own)
     ]
-    if told:
-        return f"By the answers alone, {' and '.join(told)}."
+    if clauses:
+        return f"By the answers alone, {' and '.join(clauses)}."
     if not own:
         return ""
     return f"No clear difference in what the answers alone decide: {listed(_subjects(own, rows, named))}."
@@ -232,9 +232,11 @@ def _of_judges(
     what = " and ".join(_CHANGES[kind] for kind in dict.fromkeys(part.kind for part in parts) if kind in _CHANGES)
     clear = "" if row.verdict != "cannot_tell" else "no clear change in its scores, "
     change = f"{clear}{change_in_words(row, named, than=' than before')}"
-    agreed = [said for one in judges if one.metric in (row.metric, CASES) and (said := agreement_in_words(one))]
+    agreed = [
+        agreement for one in judges if one.metric in (row.metric, CASES) and (agreement := agreement_in_words(one))
+    ]
     if not agreed and row.metric == CASES:
-        agreed = [said for one in judges if (said := agreement_in_words(one, f" on {named(one.metric)}"))]
+        agreed = [agreement for one in judges if (agreement := agreement_in_words(one, f" on {named(one.metric)}"))]
     first = f"Same answers, {what}: {'; '.join([*agreed, change])}."
     asks = row.judge is not None or any(part.kind in ("judge", "prompt") for part in parts)
     return first, "" if agreed or not asks else NOT_LABELLED
@@ -294,7 +296,7 @@ def _change_of(value: ChangedValue) -> str:
     return " → ".join(cut(plain_line(" … ".join(side)), _WORDS) or "nothing" for side in changes)
 
 
-def preference_in_words(found: PeoplePreference, sides: tuple[str, str] = SIDES) -> str:
+def preference_in_words(preference: PeoplePreference, sides: tuple[str, str] = SIDES) -> str:
     """Whose answers people prefer, how often, and how sure that is; `sides` are the names of the two runs.
 
     It begins with "Provisional" while people may still label.
@@ -304,41 +306,44 @@ def preference_in_words(found: PeoplePreference, sides: tuple[str, str] = SIDES)
         >>> preference_in_words(preference_of(("a", "b"), [1.0] * 9 + [0.0], list("abcdefghij")))
         'People prefer B: its answer in 9 of 10 cases, that of A in 1 (share of B 90 %, 95 % interval 60 to 98 %).'
     """
-    if not found.n:
-        known = found.unsure or found.outdated or found.declined
+    if not preference.n:
+        known = preference.unsure or preference.outdated or preference.declined
         first = "No preference is known yet." if known else "Nobody has said yet which answer is better."
-        return " ".join((first, *_not_counted(found)))
+        return " ".join((first, *_not_counted(preference)))
     a, b = sides
     preferred, other, wins, losses = (
-        (a, b, found.losses, found.wins) if found.verdict == "first" else (b, a, found.wins, found.losses)
+        (a, b, preference.losses, preference.wins)
+        if preference.verdict == "first"
+        else (b, a, preference.wins, preference.losses)
     )
-    cases = f"{wins:,} of {counted(found.n, 'case')}"
-    people = "Provisional: people may still label. So far they" if found.is_provisional else "People"
-    if found.verdict == "cannot_tell":
+    cases = f"{wins:,} of {counted(preference.n, 'case')}"
+    people = "Provisional: people may still label. So far they" if preference.is_provisional else "People"
+    if preference.verdict == "cannot_tell":
         first = f"{people} show no clear preference: the answer of {b} in {cases}, that of {a} in {losses:,}"
     else:
         first = f"{people} prefer {preferred}: its answer in {cases}, that of {other} in {losses:,}"
-    tied, share = f", {counted(found.ties, 'tie')}" if found.ties else "", found.share
+    tied, share = f", {counted(preference.ties, 'tie')}" if preference.ties else "", preference.share
     ends = ""
     if share.value is not None and share.low is not None and share.high is not None:
-        half = "; a tie counts half" if found.ties else ""
+        half = "; a tie counts half" if preference.ties else ""
         interval = f"95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %"
         ends = f" (share of {b} {100 * share.value:.0f} %, {interval}{half})"
-    return " ".join((f"{first}{tied}{ends}.", *_not_counted(found)))
+    return " ".join((f"{first}{tied}{ends}.", *_not_counted(preference)))
 
 
-def _not_counted(found: PeoplePreference) -> Iterator[str]:
+def _not_counted(preference: PeoplePreference) -> Iterator[str]:
     """The cases without a label that counts, and why."""
-    more = "more " if found.n else ""
-    if found.unsure:
-        yield f"In {counted(found.unsure, f'{more}case')} nobody could tell."
-    if found.outdated:
-        yield f"The labels of {counted(found.outdated, f'{more}case')} are by older guidelines and no longer count."
-    if found.declined:
-        yield f"{counted(found.declined, f'{more}case')} {'was' if found.declined == 1 else 'were'} declined."
-    if found.same:
-        have, them = ("has", "it") if found.same == 1 else ("have", "them")
-        cases = counted(found.same, f"{more}case")
+    more = "more " if preference.n else ""
+    if preference.unsure:
+        yield f"In {counted(preference.unsure, f'{more}case')} nobody could tell."
+    if preference.outdated:
+        cases = counted(preference.outdated, f"{more}case")
+        yield f"The labels of {cases} are by older guidelines and no longer count."
+    if preference.declined:
+        yield f"{counted(preference.declined, f'{more}case')} {'was' if preference.declined == 1 else 'were'} declined."
+    if preference.same:
+        have, them = ("has", "it") if preference.same == 1 else ("have", "them")
+        cases = counted(preference.same, f"{more}case")
         yield f"{cases} {have} the same answer in both; nobody was asked about {them}."
 
 
@@ -385,26 +390,26 @@ def change_in_words(
 
     With `alone` the judge's uncorrected difference. `than` is appended to the comparative, such as ` than before`.
     """
-    found = row.judged if alone and row.judged is not None else row.found
+    difference = row.judged if alone and row.judged is not None else row.found
     name = _named(row, named)
-    if found.difference is None:
+    if difference.difference is None:
         return f"{name} has no difference to show"
     rate = row.has_pass_rate and (alone or row.judged is None or row.statistic == "pass_rate")
     passing = "cases pass everything" if row.metric == CASES else f"answers pass {named(row.metric)}"
     more, fewer = ("more", "fewer") if rate else ("higher", "lower")
-    rises = found.difference >= 0
+    rises = difference.difference >= 0
     here, there = (more, fewer) if rises else (fewer, more)
     ends = ""
-    if found.low is not None and found.high is not None:
-        low, high = (found.low, found.high) if rises else (-found.high, -found.low)
+    if difference.low is not None and difference.high is not None:
+        low, high = (difference.low, difference.high) if rises else (-difference.high, -difference.low)
         if low < 0:
             ends = f" ({_amount(-low, row, short=True)} {there} to {_amount(high, row, short=True)} {here})"
         else:
             ends = f" ({_amount(low, row, short=True)} to {_amount(high, row, short=True)})"
-    if not found.difference:
+    if not difference.difference:
         as_many = f"as many {passing}{' as before' if than else ' in both'}"
         return f"{as_many}{ends}" if rate else f"{name} is the same{' as before' if than else ' in both'}{ends}"
-    size = _amount(abs(found.difference), row)
+    size = _amount(abs(difference.difference), row)
     about = "" if row.higher_is_better else ", lower is better"
     return f"{size} {here} {passing}{than}{ends}" if rate else f"{name} is {size} {here}{than}{ends}{about}"
 

@@ -71,13 +71,13 @@ def print_details(console: Console, details: Details, manifest: Manifest, questi
 
 def exclusion_findings(details: Details) -> list[str]:
     """For each figure over all cases with excluded results: who excluded them, why, and the figure without them."""
-    found = [detail for detail in details if "excluded" in detail and detail["tag"] is None]
+    excluded = [detail for detail in details if "excluded" in detail and detail["tag"] is None]
     parts, with_figures = (
-        varying(map(DetailSeries.of, found)),
-        {one["metric"] for one in found if one["statistic"] != "mean"},
+        varying(map(DetailSeries.of, excluded)),
+        {one["metric"] for one in excluded if one["statistic"] != "mean"},
     )
     lines: list[str] = []
-    for detail in found:
+    for detail in excluded:
         if detail["statistic"] == "mean" and detail["metric"] in with_figures:
             continue
         statistic = "" if detail["statistic"] == "mean" else detail["statistic"]
@@ -163,8 +163,8 @@ def _noise(noise: Detail, named: Callable[[str], str]) -> Iterator[str]:
             yield f"of {k} answers at least one passes in {one} (pass@{k}), all pass in {every} (pass^{k})"
     if rates := noise["repeats"]:
         enough = rates["repeat_pass_share"]
-        said = percent(enough["value"]) + bracketed(enough["ci_low"], enough["ci_high"], percent)
-        yield f"{said} of cases pass at least {percent(rates['pass_share'])} of their repeats"
+        share = percent(enough["value"]) + bracketed(enough["ci_low"], enough["ci_high"], percent)
+        yield f"{share} of cases pass at least {percent(rates['pass_share'])} of their repeats"
 
 
 def _noise_by_tag(details: Details) -> Iterator[str]:

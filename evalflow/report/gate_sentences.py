@@ -89,13 +89,13 @@ def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] =
     if not gates:
         return ""
     is_one = len(gates) == 1
-    said: list[str] = []
+    sentences: list[str] = []
     for outcome in (False, None):
         names = [named(gate) for gate in gates if gate["passed"] is outcome]
         if names:
             which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
-            said.append(f"{which} {OUTCOMES[outcome]}: {', '.join(names)}.")
-    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
+            sentences.append(f"{which} {OUTCOMES[outcome]}: {', '.join(names)}.")
+    return " ".join(sentences) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
 
 
 def of_exit(code: Literal[1, 3], states: Mapping[str, int], gates: Sequence[GateOutcome], max_error_rate: float) -> str:
@@ -169,9 +169,9 @@ def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
 
     if not row.labelled:
         return f", since labels correct nothing ({row.uncorrected})"
-    few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
-    why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
-    return f", despite {_people(row, followed)}{why}{few}"
+    needed = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
+    why = f" ({row.uncorrected})" if row.uncorrected and not needed else ""
+    return f", despite {_people(row, followed)}{why}{needed}"
 
 
 def _missing(gate: Gate, why: str) -> str:

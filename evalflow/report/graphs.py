@@ -25,7 +25,7 @@ def graph_lines(config: GraphMetricConfig) -> list[str]:
     start = config.nodes.get(config.start)
     if start is None:
         return []
-    lines, drawn = [f"{config.start}  {_act(start)}"], {config.start}
+    lines, shown = [f"{config.start}  {_act(start)}"], {config.start}
     # Indents, and the branches still to be drawn below them; no recursion, since a graph may be deep.
     open_ = [("", _ways(start))]
     while open_:
@@ -39,10 +39,10 @@ def graph_lines(config: GraphMetricConfig) -> list[str]:
         following = config.nodes.get(way.next or "")
         if following is None:
             lines.append(f"{arrow}{way.next or (way.score if isinstance(way.score, str) else f'{way.score:g}')}")
-        elif way.next in drawn:
+        elif way.next in shown:
             lines.append(f"{arrow}{way.next}  (above)")
         else:
-            drawn.add(str(way.next))
+            shown.add(str(way.next))
             lines.append(f"{arrow}{way.next}  {_act(following)}")
             open_.append((f"{indent}{'│  ' if ways else '   '}", _ways(following)))
     return lines
@@ -65,8 +65,8 @@ def _condition(way: Route) -> str:
     if not isinstance(way, Branch):
         return ""
     if way.values is not None:
-        told = ("yes" if value is True else "no" if value is False else str(value) for value in way.values)
-        return " or ".join(told)
+        labels = ("yes" if value is True else "no" if value is False else str(value) for value in way.values)
+        return " or ".join(labels)
     bounds = [f"from {way.min:g}"] if way.min is not None else []
     bounds += [f"up to {way.max:g}"] if way.max is not None else []
     return " ".join(bounds) or "otherwise"

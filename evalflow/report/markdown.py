@@ -53,8 +53,8 @@ def _lines(run: Reported) -> Iterator[str]:
     yield ""
     rows = headline_rows(run.summary)
     heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
-    for said in heads:
-        yield f"**{_text(said.first)}**{'. ' if said.more else ''}{_text(said.more)}"
+    for statement in heads:
+        yield f"**{_text(statement.first)}**{'. ' if statement.more else ''}{_text(statement.more)}"
         yield ""
     yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
     if run.gates:
@@ -62,8 +62,8 @@ def _lines(run: Reported) -> Iterator[str]:
         yield "| gate | |"
         yield "|---|---|"
         for gate in gates_once(run.gates):
-            said = OUTCOMES[gate["passed"]]
-            yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
+            statement = OUTCOMES[gate["passed"]]
+            yield f"| {_text(gate['message'])} | {statement if gate['passed'] else f'**{statement}**'} |"
     parts, labelled = varying(rows), any(row.n_labels is not None for row in rows)
     who = "judge" if any(row.judge for row in rows) else "metric"
     grades = own_scale_cells(rows, facts_by_title(run.manifest))
@@ -89,30 +89,30 @@ def _lines(run: Reported) -> Iterator[str]:
     yield f"{_text(str(run.manifest.run_id))}, cost {cost(run.manifest.cost_usd)}"
 
 
-def write_comparison_markdown(path: Path, found: Comparison) -> None:
+def write_comparison_markdown(path: Path, comparison: Comparison) -> None:
     """Write a comparison: a row for each difference with its verdict, notes, and the cases that flipped."""
     with replacing(path) as file:
-        for line in _compared(found):
+        for line in _compared(comparison):
             file.write(f"{line}\n")
 
 
-def _compared(found: Comparison) -> Iterator[str]:
+def _compared(comparison: Comparison) -> Iterator[str]:
     from evalflow.report.comparison_sentences import change_lines, verdict_in_words
 
-    for pair, sentence in found.sentences.items():
+    for pair, sentence in comparison.sentences.items():
         yield f"### {_text(pair[1])} against {_text(pair[0])}"
         yield ""
         yield f"**{_text(str(sentence))}**"
         yield ""
         if sentence.beside:
             yield f"{_text(sentence.beside)}\n"
-        changed = next((one for one in found.changed if one.pair == pair), None)
+        changed = next((one for one in comparison.changed if one.pair == pair), None)
         if lines := change_lines(changed) if changed else []:
             yield from (f"- {_text(line)}" for line in lines)
             yield ""
-        yield f"| metric | before | now | difference | 95 % interval | {found.p_name} | |"
+        yield f"| metric | before | now | difference | 95 % interval | {comparison.p_name} | |"
         yield "|---|--:|--:|--:|---|--:|---|"
-        for row in (row for row in found.rows if row.pair == pair):
+        for row in (row for row in comparison.rows if row.pair == pair):
             tag, one = f"@{row.tag}" if row.tag else "", row.found
             name = _text(" ".join(part for part in (row.metric, row.called, tag) if part))
             numbers = (number(one.value_a), number(one.value_b), signed(one.difference))
@@ -123,13 +123,13 @@ def _compared(found: Comparison) -> Iterator[str]:
             )
             yield f"| {' | '.join((name, *numbers, *rest))} |"
         yield ""
-    yield _text(found.family)
-    yield from (f"\n{_text(note)}" for note in found.notes)
-    for changed in found.flips:
-        yield from _flipped(changed, found)
+    yield _text(comparison.family)
+    yield from (f"\n{_text(note)}" for note in comparison.notes)
+    for changed in comparison.flips:
+        yield from _flipped(changed, comparison)
 
 
-def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
+def _flipped(changed: CaseChanges, comparison: Comparison) -> Iterator[str]:
     from evalflow.report.comparison import also_changed, became, by_labels_in_words, flipped_in_words
 
     listed = changed.cases[:_FLIPS]
@@ -139,7 +139,7 @@ def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
         yield "| | case | metric | also changed | question | before | now | reason |"
         yield "|---|---|---|---|---|--:|--:|---|"
     for one in listed:
-        asked = cut(found.questions.get((one.dataset, one.case_id)), _LONGEST)
+        asked = cut(comparison.questions.get((one.dataset, one.case_id)), _LONGEST)
         metric = f"{one.metric}{by_labels_in_words(one)}"
         texts = (became(one), one.case_id, metric, also_changed(one), asked)
         scores = (number(one.score_a, 2), number(one.score_b, 2))

@@ -79,10 +79,10 @@ class TagTables:
 
 def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """The first row of each metric, dataset, target, judge and run: its mean, or the first of its figures."""
-    found: dict[tuple[str | None, ...], SummaryRow] = {}
+    headlines: dict[tuple[str | None, ...], SummaryRow] = {}
     for row in rows:
-        found.setdefault((row.run, *row.series), row)
-    return list(found.values())
+        headlines.setdefault((row.run, *row.series), row)
+    return list(headlines.values())
 
 
 def numbers_table(
@@ -126,8 +126,8 @@ def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:
             *(PageColumn(metric_name(one), "num value") for one in shown),
         ]
         lines: list[Sequence[Cell]] = [
-            ((tag, series) if series else tag, f"{counts[tag, series]:,}", *(found.get(one, "–") for one in shown))
-            for (tag, series), found in cells.items()
+            ((tag, series) if series else tag, f"{counts[tag, series]:,}", *(by_metric.get(one, "–") for one in shown))
+            for (tag, series), by_metric in cells.items()
         ]
         tables.append(PageTable(columns, lines))
     return TagTables(counted(len({tag for tag, _ in cells}), "tag"), tables)

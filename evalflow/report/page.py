@@ -46,7 +46,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
     run = None if isinstance(manifest, SweepManifest) else manifest
     sent, received = manifest.input_tokens, manifest.output_tokens
     datasets = [f"{run.dataset_title(one)} ({counted(n.cases)})" for one, n in run.datasets.items()] if run else []
-    found: list[tuple[str, str | None]] = [
+    entries: list[tuple[str, str | None]] = [
         ("Run" if run else "Sweep", manifest.run_id),
         ("Started", _moment(manifest.started_at)),
         ("Time", _duration(manifest.seconds)),
@@ -62,7 +62,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
         ("Versions", run and _versions(run)),
         ("Command", quoted("python", "-m", "evalflow", *manifest.overrides)),
     ]
-    return [(label, text) for label, text in found if text]
+    return [(label, text) for label, text in entries if text]
 
 
 def of_what(manifest: Manifest) -> str:
@@ -136,17 +136,17 @@ def judge_lines(manifest: Manifest, metrics: Collection[str] | None = None) -> l
         own = {metric: facts for metric, facts in shown.items() if facts.judge == name}
         lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own, manifest)) or 'uncalibrated'}")
         for metric, facts in own.items():
-            if facts.proof and (found := _proved(facts.proof)):
+            if facts.proof and (findings := _proved(facts.proof)):
                 title, on = manifest.titles.get(metric, metric), manifest.dataset_title(facts.proof["dataset"])
-                lines.append(plain_line(f"{title} {'; '.join(found)} (proved on {on})"))
+                lines.append(plain_line(f"{title} {'; '.join(findings)} (proved on {on})"))
     return lines or [f"{JUDGE}none (no metric needs one)"]
 
 
 def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
     """How a judge reacts to changed answers: `sees addition`, `is blind to number, negation`."""
     return [
-        f"{words} {', '.join(findings[finding]).replace('_', ' ')}"
-        for finding, words in _SEEN.items()
+        f"{verb} {', '.join(findings[finding]).replace('_', ' ')}"
+        for finding, verb in _SEEN.items()
         if findings.get(finding)
     ]
 
@@ -161,12 +161,14 @@ def sample_lines(manifest: Manifest) -> list[str]:
     """Notes on the run's sample, a line each: cases not asked, looks, resumption and replies of earlier runs."""
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
-    drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
+    ordering = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
     lines = [*answer_lines(manifest), *([_endings(manifest.endings)] if manifest.endings else [])]
     if 0 < asked < of:
         stops = {"decided": "all gates were decided", "race": "the race was decided"}
         why = stops[manifest.stopped] if manifest.stopped else f"the run ended early, {manifest.status}"
-        lines.append(f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {drawn}")
+        lines.append(
+            f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {ordering}"
+        )
         if manifest.stopped:
             lines.append(
                 "stopped by looks: intervals allow for it; means that gates looked at are adjusted for its bias"
@@ -174,7 +176,7 @@ def sample_lines(manifest: Manifest) -> list[str]:
         elif not order.shuffled:
             lines.append("they are not a random sample of all cases")
     elif order.shuffled:
-        lines.append(f"cases were asked {drawn}")
+        lines.append(f"cases were asked {ordering}")
     again = "each further look raises the error of gates without `looks`"
     if manifest.ended_before:
         lines.append(f"resumed after results had been written: if they were looked at before, {again}")
@@ -212,14 +214,14 @@ def answer_lines(manifest: Manifest, folder: str = "") -> list[str]:
     key = next((key for key in _EXTRACT_KEYS if extract.get(key) is not None), "")
     limit = "raise target.max_tokens" if "max_tokens" in target else "raise the limit of the target's replies"
     listing = command("cases", *filter(None, (folder, "--cut-off")))
-    told = {
+    phrases = {
         "cut_off": ("cut off at a limit of tokens", f"; {limit}; list them: {listing}"),
         "filtered": ("withheld by a content filter", ""),
         "not_extracted": (f"target.extract.{key} found nothing", "; they count as wrong where answers are compared"),
     }
     lines: list[str] = []
     for name, fault in manifest.answer_faults.items():
-        what, more = told[name]
+        what, more = phrases[name]
         which = ", ".join(fault.cases) + (" and more" if fault.n > len(fault.cases) else "")
         lines.append(f"{what}: {fault.n:,} of {counted(fault.of, 'answer')} ({which}){more}")
     return lines
@@ -230,8 +232,8 @@ _EXTRACT_KEYS = ("pattern", "path", "after", "line")
 
 def _endings(endings: Mapping[str, int]) -> str:
     """How simulated conversations ended: `simulated users: of 8 conversations 6 reached the goal, 2 gave up`."""
-    told = ", ".join(f"{n:,} {ending_words(ended)}" for ended, n in endings.items())
-    return f"simulated users: of {counted(sum(endings.values()), 'conversation')} {told}"
+    breakdown = ", ".join(f"{n:,} {ending_words(ended)}" for ended, n in endings.items())
+    return f"simulated users: of {counted(sum(endings.values()), 'conversation')} {breakdown}"
 
 
 def _is_extended(manifest: Manifest) -> bool:
@@ -340,17 +342,17 @@ class PageTable:
     caption: str = ""
 
 
-def terminal_table(found: PageTable, without: str = "") -> Table:
+def terminal_table(page_table: PageTable, without: str = "") -> Table:
     """The table for a terminal, without the small texts in cells, and without the column named `without`."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown = [place for place, column in enumerate(found.columns) if column.name != without]
-    for column in (found.columns[place] for place in shown):
+    shown = [place for place, column in enumerate(page_table.columns) if column.name != without]
+    for column in (page_table.columns[place] for place in shown):
         heading = literal(f"{column.name[:1].lower()}{column.name[1:]}")
         if column.style:
             table.add_column(heading, justify="right", no_wrap=True)
         else:
             table.add_column(heading, overflow="fold")
-    for row in found.rows:
+    for row in page_table.rows:
         texts = [cell if isinstance(cell, str) else str(cell[0]) for cell in row]
         texts[0] = wording.folded(texts[0], _FOLDED)
         table.add_row(*(literal(texts[place]) for place in shown))

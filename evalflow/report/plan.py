@@ -169,9 +169,9 @@ def print_plan(console: Console, plan: PlanReport) -> None:
             if (row.name, row.goal) == (name, goal)
         ]
         console.print(table_of(dict.fromkeys(heads, "number"), cells))
-    for name, said in plan.assumptions.items():
+    for name, assumptions in plan.assumptions.items():
         console.print(literal(folded(name, 80), style="bold"))
-        for line in said:
+        for line in assumptions:
             print_indented(console, line)
     console.print(literal("all", style="bold"))
     for line in _common(plan):
@@ -186,7 +186,7 @@ def _shared(level: Level) -> str:
 
 def _common(plan: PlanReport) -> list[str]:
     level = plan.level
-    said = [
+    assumptions = [
         f"detects: a true difference of two such runs on the same cases, found with probability {level.power:g} by a "
         f"test at {level.alpha:g}{_shared(level)}",
         "interval: from the low to the high end of one run's mean or pass rate; scored cases alone count",
@@ -194,17 +194,19 @@ def _common(plan: PlanReport) -> list[str]:
         "groups; power within about 2 points; above, by formulas",
     ]
     if plan.assurance is not None:
-        said.append(
+        assumptions.append(
             f"assurance: enough with a chance of {plan.assurance:g} over the cases that the pilot happened to have, "
             "and for a width over those of the run; by estimate: if the pilot's variances, or its shares of passes and "
             "flips, were exact; labels are planned by estimate"
         )
     if plan.labels:
-        said.append("labels: of answers drawn at random; one label each, as they would be given again")
+        assumptions.append("labels: of answers drawn at random; one label each, as they would be given again")
     if plan.costs.conversations is not None:
-        said.append(plan.costs.conversations.words)
+        assumptions.append(plan.costs.conversations.words)
     if plan.costs.answer is not None:
-        said.append("cost: of one run with all the pilot's metrics, at its mean cost, nothing taken from the cache")
+        assumptions.append(
+            "cost: of one run with all the pilot's metrics, at its mean cost, nothing taken from the cache"
+        )
     else:
-        said.append("cost: unknown; a pilot run whose endpoints have prices tells it")
-    return said
+        assumptions.append("cost: unknown; a pilot run whose endpoints have prices tells it")
+    return assumptions

@@ -99,18 +99,18 @@ def score_of(value: float | None) -> str:
 
 def lines_of(proof: Proof) -> list[str]:
     """Sentences that introduce the tables of changes."""
-    found = [f"It {one}." for one in seen(proof.findings())]
+    sentences = [f"It {one}." for one in seen(proof.findings())]
     if proof.accepted is not None:
-        found.append(
+        sentences.append(
             f"Of {counted(proof.accepted.n, 'good answer')}, {share(proof.accepted)} pass; faults are counted in these."
         )
     if proof.same is not None:
-        found.append(
+        sentences.append(
             f"Asked again, it gives the same score in {share(proof.same)} of {counted(proof.same.n, 'answer')}."
         )
     if not proof.rows:
-        return [*found, "No answers were changed: the fixture alone was scored."]
-    return [*found, f"A score has moved if it differs by {proof.by:g} or more."]
+        return [*sentences, "No answers were changed: the fixture alone was scored."]
+    return [*sentences, f"A score has moved if it differs by {proof.by:g} or more."]
 
 
 def print_proof(console: Console, proof: Proof) -> None:

@@ -108,21 +108,21 @@ def method_line(ranking: Ranking) -> str:
     return "; ".join(part for part in (cases, held, how, labels) if part)
 
 
-def print_rankings(console: Console, found: RankingPage) -> None:
+def print_rankings(console: Console, ranking_page: RankingPage) -> None:
     """Print a table for each ranking, its sentences, and what was left out."""
-    print_lines(console, found.judges, "dim")
-    for ranking in found.rankings:
+    print_lines(console, ranking_page.judges, "dim")
+    for ranking in ranking_page.rankings:
         console.print(literal(title(ranking), style="bold"), soft_wrap=True)
         console.print(terminal_table(_ranks_table(ranking), without="Left out"))
         print_lines(console, of_ranking(ranking))
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
         print_lines(console, notes_of(ranking), "dim")
-    for table in found.items:
-        _print_items(console, table, found.questions)
-    if found.short is not None:
-        console.print(literal(short_title(found.short), style="bold"), soft_wrap=True)
-        console.print(literal(of_short_set(found.short)), soft_wrap=True)
-    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
+    for table in ranking_page.items:
+        _print_items(console, table, ranking_page.questions)
+    if ranking_page.short is not None:
+        console.print(literal(short_title(ranking_page.short), style="bold"), soft_wrap=True)
+        console.print(literal(of_short_set(ranking_page.short)), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in ranking_page.notes), "yellow")
 
 
 def short_title(short: ShortSet) -> str:
@@ -149,36 +149,43 @@ def _print_items(console: Console, table: ItemTable, questions: Mapping[tuple[st
         numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
         console.print(table_of({"look at first": "name", **numbers}, lines))
     for row in table.contradicted[:_SUSPECTS]:
-        said = f"{row.contradicted} of {counted(row.labelled or 0, 'labelled answer')} scored against the label"
+        remark = f"{row.contradicted} of {counted(row.labelled or 0, 'labelled answer')} scored against the label"
         name = case_name(row.case_id, questions.get((table.dataset, row.case_id)))
-        console.print(literal(f"  {name}: {said}"), soft_wrap=True)
+        console.print(literal(f"  {name}: {remark}"), soft_wrap=True)
 
 
-def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
+def write_ranking(folder: Path, ranking_page: RankingPage) -> list[Path]:
     """Write rank.html, one page with titles; rank.csv, a row per run of each ranking; and items.csv if asked."""
     page, table, cases = folder / "rank.html", folder / "rank.csv", folder / "items.csv"
-    title_of_page = f"Ranking of {len(found.runs)} runs"
-    head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", found.judges, wide=True)
-    titles = ShownTitles.of(found.runs.values())
-    rankings, short = titles.shown(found.rankings), titles.shown([found.short] if found.short else [])
+    title_of_page = f"Ranking of {len(ranking_page.runs)} runs"
+    head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", ranking_page.judges, wide=True)
+    titles = ShownTitles.of(ranking_page.runs.values())
+    rankings, short = (
+        titles.shown(ranking_page.rankings),
+        titles.shown([ranking_page.short] if ranking_page.short else []),
+    )
     context = {
-        "found": found,
+        "found": ranking_page,
         "rankings": [
             (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)]) for one in rankings
         ],
         "items": [
-            (shown, [*_items_tables(table, found.questions)], [*of_items(table)])
-            for table, shown in zip(found.items, titles.shown(found.items), strict=True)
+            (shown, [*_items_tables(table, ranking_page.questions)], [*of_items(table)])
+            for table, shown in zip(ranking_page.items, titles.shown(ranking_page.items), strict=True)
         ],
         "short_title": "".join(map(short_title, short)),
         "short_sentence": "".join(map(of_short_set, short)),
         "pictures": [_picture(ranking) for ranking in rankings],
     }
     write_page(page, "ranking.html.jinja", head, context)
-    _write_rows(table, _csv_rows(found.rankings))
-    if not found.items:
+    _write_rows(table, _csv_rows(ranking_page.rankings))
+    if not ranking_page.items:
         return [page, table]
-    about = ({"dataset": one.dataset, "metric": one.metric} | row for one in found.items for row in one.rows.to_dicts())
+    about = (
+        {"dataset": one.dataset, "metric": one.metric} | row
+        for one in ranking_page.items
+        for row in one.rows.to_dicts()
+    )
     _write_rows(cases, about)
     return [page, table, cases]
 

@@ -105,42 +105,41 @@ def of_ranking(ranking: Ranking) -> Iterator[str]:
 
     No run is called the best if more than the answers may explain the differences.
     """
-    found = ranking.leaders
+    leaders = ranking.leaders
     best = "best" if ranking.attribution == "answers" else "highest" if ranking.higher_is_better else "lowest"
-    if not found.may_lead:
+    if not leaders.may_lead:
         yield f"No run can be told from another: each may have any rank from 1 to {len(ranking.rows)}."
-    elif len(found.may_lead) > 1:
-        yield f"The {best} is one of {', '.join(found.may_lead)}."
-    for run, rank in [*found.among_first.items()][:_SENTENCES]:
+    elif len(leaders.may_lead) > 1:
+        yield f"The {best} is one of {', '.join(leaders.may_lead)}."
+    for run, rank in [*leaders.among_first.items()][:_SENTENCES]:
         yield f"{run} is the {best}." if rank == 1 else f"{run} is among the first {rank}."
-    if found.may_lead and ranking.attribution != "answers":
+    if leaders.may_lead and ranking.attribution != "answers":
         yield _NOT_OF_ANSWERS[ranking.attribution]
 
 
 def notes_of(ranking: Ranking) -> Iterator[str]:
     """The comparisons behind strengths; empty if values are ranked."""
-    if (found := ranking.comparisons) is not None:
-        yield f"{found.n:,} comparisons, {found.ties:,} of them ties"
-        if found.position is not None:
-            yield f"position effect: {_position(found.position)}"
+    if (comparisons := ranking.comparisons) is not None:
+        yield f"{comparisons.n:,} comparisons, {comparisons.ties:,} of them ties"
+        if comparisons.position is not None:
+            yield f"position effect: {_position(comparisons.position)}"
 
 
-def _position(found: PositionEffect) -> str:
-    if not found.pairs:
+def _position(effect: PositionEffect) -> str:
+    if not effect.pairs:
         return "unknown, since no pair was asked in both orders"
-    said = f"the order decides {found.decided:,} of {found.pairs:,} pairs"
-    if found.net is None:
-        return said
-    net, low, high = (100 * end for end in found.net)
-    return (
-        f"{said}; the answer read first wins {net:+.1f} % more of all pairs than the second ({low:+.1f} to {high:+.1f})"
-    )
+    clause = f"the order decides {effect.decided:,} of {effect.pairs:,} pairs"
+    if effect.net is None:
+        return clause
+    net, low, high = (100 * end for end in effect.net)
+    more = f"{net:+.1f} % more of all pairs than the second ({low:+.1f} to {high:+.1f})"
+    return f"{clause}; the answer read first wins {more}"
 
 
 def of_items(table: ItemTable) -> Iterator[str]:
     """Findings of the cases about the runs, and how much could be chance."""
     counts, cases = table.counts, table.rows.height
-    same = [f"{counts[kind]:,} {words}" for kind, words in _SAME.items() if kind in counts]
+    same = [f"{counts[kind]:,} {phrase}" for kind, phrase in _SAME.items() if kind in counts]
     apart = cases - sum(counts.get(kind, 0) for kind in _SAME)
     yield f"{apart:,} of {cases:,} cases separate the {table.runs} runs" + (f"; {', '.join(same)}." if same else ".")
     if table.runs < FEWEST_SYSTEMS:
@@ -157,15 +156,16 @@ def of_items(table: ItemTable) -> Iterator[str]:
 
 def of_short_set(short: ShortSet) -> str:
     """The loss by a short set of cases, in a sentence."""
-    found, n = short.loss, len(short.ids)
-    if found is None:
+    measured_loss, n = short.loss, len(short.ids)
+    if measured_loss is None:
         needs = f"this takes {FEWEST_TO_MEASURE} runs or more, and there are {short.runs}"
         return f"How much it loses cannot be measured: {needs}."
-    order, random_order = (100 * share for share in (found.order, found.random_order))
+    order, random_order = (100 * share for share in (measured_loss.order, measured_loss.random_order))
     same = f"; {order:.0f} % of the pairs of runs are in the same order (random: {random_order:.0f} %)"
-    less = f"{found.gain:.4f} less ({found.low:.4f} to {found.high:.4f}){'' if math.isnan(found.order) else same}"
+    less = f"{measured_loss.gain:.4f} less ({measured_loss.low:.4f} to {measured_loss.high:.4f})"
+    less += "" if math.isnan(measured_loss.order) else same
     verdict = "" if short.is_better else f" It is not shown to be better than a random set of {n:,} cases."
-    off = f"a mean is off by {found.error:.4f}, and by {found.random_error:.4f} with a random set"
+    off = f"a mean is off by {measured_loss.error:.4f}, and by {measured_loss.random_error:.4f} with a random set"
     return f"On runs that had no part in the choice, {off}: {less}.{verdict}"
 
 

@@ -44,8 +44,10 @@ def with_titles(run: Reported) -> Reported:
     titles = run.manifest.titles
     if not titles:
         return run
-    shown, found = pl.col("metric").replace(titles), run.calibration
-    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in (found.rows if found else ())]
+    shown, calibration = pl.col("metric").replace(titles), run.calibration
+    labelled = [
+        replace(row, metric=titles.get(row.metric, row.metric)) for row in (calibration.rows if calibration else ())
+    ]
     return replace(
         run,
         scores=run.scores.with_columns(shown),
@@ -53,7 +55,9 @@ def with_titles(run: Reported) -> Reported:
         details=[with_title(detail, titles) for detail in run.details],
         gates=[_gate_with_title(gate, titles) for gate in run.gates],
         metrics={titles.get(name, name): config for name, config in run.metrics.items()},
-        calibration=replace(found, rows=labelled, people=found.people.with_columns(shown)) if found else None,
+        calibration=replace(calibration, rows=labelled, people=calibration.people.with_columns(shown))
+        if calibration
+        else None,
     )
 
 

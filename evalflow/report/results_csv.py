@@ -54,8 +54,8 @@ class AnsweredCase:
         """The answer's text, else the agent's actions as JSON; None without either."""
         if self.answer is None:
             return None
-        said = self.answer.actual if self.answer.answer is None else self.answer.answer
-        return None if said is None else json_or_text(said)
+        output = self.answer.actual if self.answer.answer is None else self.answer.answer
+        return None if output is None else json_or_text(output)
 
 
 def rows(
@@ -95,18 +95,18 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     """The case with this answer instead of its recorded one, and with the messages of a played conversation."""
     if answer is None:
         return replace(case, answer=None, actual=None)
-    said: dict[str, object] = {"answer": answer.answer, "actual": answer.actual}
+    changes: dict[str, object] = {"answer": answer.answer, "actual": answer.actual}
     if answer.generated:
-        said["failure"] = None  # a recorded failure does not concern the new answer
+        changes["failure"] = None  # a recorded failure does not concern the new answer
     if answer.contexts is not None:
-        said["contexts"] = answer.contexts
+        changes["contexts"] = answer.contexts
     if answer.metadata is not None:
-        said["metadata"] = answer.metadata
+        changes["metadata"] = answer.metadata
     if answer.status == "answered" and answer.messages:
-        said["messages"] = answer.messages
-    for name, value in said.items():
+        changes["messages"] = answer.messages
+    for name, value in changes.items():
         if value is not getattr(case, name):
-            return replace(case, **said)
+            return replace(case, **changes)
     return case
 
 
@@ -192,12 +192,12 @@ def columns_of_scores(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str
     several = {repeat for _, _, repeat in keys} != {0}
     order = {metric: i for i, metric in reversed(list(enumerate(metric for metric, _, _ in keys)))}
     keys.sort(key=lambda key: order[key[0]])
-    found: dict[_Key, tuple[str, str, str]] = {}
+    columns: dict[_Key, tuple[str, str, str]] = {}
     for metric, judge, repeat in keys:
         label = f"metric {metric}" if metric in FIXED else metric
         suffix = (f"@{judge}" if judge and len(judges) > 1 else "") + (f"#{repeat}" if several else "")
-        found[metric, judge, repeat] = f"{label}{suffix}", f"{label}_passed{suffix}", f"{label}_reason{suffix}"
-    return found
+        columns[metric, judge, repeat] = f"{label}{suffix}", f"{label}_passed{suffix}", f"{label}_reason{suffix}"
+    return columns
 
 
 def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | None]:

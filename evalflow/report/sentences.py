@@ -42,9 +42,9 @@ class RunSentence:
     def first(self) -> str:
         """The sentence without the further results."""
         ends = f" ({self.ends})" if self.ends else ""
-        said = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
-        said = f"{said}; {self.left}" if self.left else said
-        return f"{self.about}: {said}" if self.about else said
+        sentence = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
+        sentence = f"{sentence}; {self.left}" if self.left else sentence
+        return f"{self.about}: {sentence}" if self.about else sentence
 
     def __str__(self) -> str:
         return f"{self.first}. {self.more}" if self.more else self.first
@@ -83,15 +83,15 @@ def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, abou
     more = _values(others, named)
     statistic = shown_statistic(row)
     if statistic == "pass_rate":
-        found = f"{percent(row.pass_rate)} of answers pass{which}"
+        finding = f"{percent(row.pass_rate)} of answers pass{which}"
         ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
-        return RunSentence(row, found, ends, said_by(row), "", more, about)
+        return RunSentence(row, finding, ends, said_by(row), "", more, about)
     if row.value is None:
         return RunSentence(row, f"{named(row.metric)}: nothing could be scored", more=more, about=about)
     how = "on average" if statistic == "mean" else plain_statistic(statistic)
     ends = "" if row.ci_low is None else interval(row.ci_low, row.ci_high, _short)
-    found = f"{named(row.metric)}: {_short(row.value)} {how}"
-    return RunSentence(row, found, ends, said_by(row), "", more, about)
+    finding = f"{named(row.metric)}: {_short(row.value)} {how}"
+    return RunSentence(row, finding, ends, said_by(row), "", more, about)
 
 
 def distinct(named: Named, metrics: Iterable[str]) -> Named:
@@ -112,12 +112,12 @@ def _of_cases(row: SummaryRow, rows: Sequence[SummaryRow], named: Named, about: 
     if not n:
         return RunSentence(row, left_open or "No case has a score that passes or fails", about=about)
     others = [other for other in rows if other.metric != CASES and _is_beside(other, row)]
-    found = f"{percent(row.pass_rate)} of {counted(n)} pass{'es' if n == 1 else ''} everything"
+    finding = f"{percent(row.pass_rate)} of {counted(n)} pass{'es' if n == 1 else ''} everything"
     passing = [other for other in others if other.has_pass_rate]
     by = by_whole_cases(passing, labelled=any(other.n_labels is not None for other in passing))
     rates = _listed([f"{named(o.metric)} {percent(o.pass_rate)}{_mark(o)}" for o in passing])
     ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
-    return RunSentence(row, found, ends, by, left_open, rates, about)
+    return RunSentence(row, finding, ends, by, left_open, rates, about)
 
 
 class _OfPassing(Protocol):
@@ -194,16 +194,16 @@ def judge_beside(row: SummaryRow) -> str:
     return f"The {who} alone says {_short(alone.value)}{bracketed(alone.ci_low, alone.ci_high, _short)}."
 
 
-def label_lines(rows: Sequence[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[str]:
-    """The metric and `of_labels` of each row with labels. Repeated reasons, and those in `said`, are left out."""
-    for row in reasons_once(rows, said):
-        if words := of_labels(row):
-            yield f"{row.metric}: {words}"
+def label_lines(rows: Sequence[SummaryRow], sentences: Iterable[RunSentence] = ()) -> Iterator[str]:
+    """The metric and `of_labels` of each row with labels. Repeated reasons, and those in `sentences`, are left out."""
+    for row in reasons_once(rows, sentences):
+        if text := of_labels(row):
+            yield f"{row.metric}: {text}"
 
 
-def reasons_once(rows: Iterable[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
-    """The rows; reasons why labels correct nothing are emptied if an earlier row or `said` has them."""
-    known = {one.row.uncorrected for one in said if (one.row.uncorrected or one.found) in one.by}
+def reasons_once(rows: Iterable[SummaryRow], sentences: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
+    """The rows; reasons why labels correct nothing are emptied if an earlier row or `sentences` has them."""
+    known = {one.row.uncorrected for one in sentences if (one.row.uncorrected or one.found) in one.by}
     for row in rows:
         why = row.uncorrected
         yield replace(row, uncorrected="") if why and why in known else row
@@ -219,8 +219,8 @@ def of_labels(row: SummaryRow) -> str:
         return f"{labels}, which correct nothing" + (f": {row.uncorrected}" if row.uncorrected else "")
     alone, who = judge_alone(row), who_scored(row.judge)
     rate = f", pass {percent(alone.pass_rate)}" if is_corrected(row, "pass_rate") else ""
-    said = f"{number(alone.value)}{bracketed(alone.ci_low, alone.ci_high)}{rate}"
-    return f"corrected by {labels}; the {who} alone {said}"
+    figures = f"{number(alone.value)}{bracketed(alone.ci_low, alone.ci_high)}{rate}"
+    return f"corrected by {labels}; the {who} alone {figures}"
 
 
 def labelled_in(followed: Iterable[Mapping[str, str]], dataset: str, metric: str) -> str:

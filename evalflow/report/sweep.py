@@ -69,7 +69,7 @@ _SHOWN_COLUMNS = 5
 def cost_pictures(rows: Sequence[SummaryRow], costs: Mapping[str, float | None]) -> list[Picture]:
     """One picture for each metric for which at least two runs have a mean and a known cost above 0."""
     means = [row for row in rows if row.statistic == "mean" and row.value is not None]
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for metric in dict.fromkeys(row.metric for row in means):
         own = [row for row in means if row.metric == metric]
         priced = [row for row in own if costs.get(row.run)]
@@ -82,8 +82,8 @@ def cost_pictures(rows: Sequence[SummaryRow], costs: Mapping[str, float | None])
             "Each dot is a run: its cost in dollars without a cache, the judge's included, and its mean with the 95 % "
             f"interval. Better and cheaper is up and to the left.{left} {unscored(priced)}."
         )
-        found.append(draw(f"Cost against {metric_name(metric)}", sentence, cost_chart(points, "mean")))
-    return found
+        pictures.append(draw(f"Cost against {metric_name(metric)}", sentence, cost_chart(points, "mean")))
+    return pictures
 
 
 def cost_chart(
@@ -182,7 +182,7 @@ def _print_ranking(console: Console, lines: Iterable[str]) -> None:
 
 def choice_pictures(boards: Sequence[JudgeBoard]) -> list[Picture]:
     """Agreement by cost, for each board with at least two known costs."""
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for board in boards:
         points = [
             (row.cost_usd, svg.IntervalPoint(row.run, row.value, row.ci_low, row.ci_high))
@@ -196,8 +196,8 @@ def choice_pictures(boards: Sequence[JudgeBoard]) -> list[Picture]:
             f"{board.n:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
         )
         drawing = cost_chart(points, _CHOICE_MEASURES[board.measure])
-        found.append(draw(f"Cost against agreement: {board.metric}", sentence, drawing))
-    return found
+        pictures.append(draw(f"Cost against agreement: {board.metric}", sentence, drawing))
+    return pictures
 
 
 def _title(board: JudgeBoard) -> str:
@@ -228,13 +228,13 @@ _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
 
 def judge_matrices(agreement: Sequence[JudgePair], rows: Sequence[SummaryRow]) -> list[Picture]:
     """A matrix for each metric and each measure that at least one pair of judges has."""
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for metric in dict.fromkeys(pair.metric for pair in agreement):
         pairs = [pair for pair in agreement if pair.metric == metric]
         own = [row for row in rows if row.metric == metric]
         known = (name for name in _MEASURES if any(getattr(pair, name) is not None for pair in pairs))
-        found += [_matrix_chart(metric, name, pairs, own) for name in known]
-    return found
+        pictures += [_matrix_chart(metric, name, pairs, own) for name in known]
+    return pictures
 
 
 def _matrix_chart(metric: str, measure: str, pairs: Sequence[JudgePair], rows: Sequence[SummaryRow]) -> Picture:
@@ -342,8 +342,8 @@ def write_sweep_report(
     first = {board.metric: board for board in reversed(boards) if board.statistic in _SHOWN}
     ordered = sorted(first.values(), key=lambda board: (board.metric != CASES, boards.index(board)))
     lines = [line for board in ordered if (line := of_board(board, boards))][:_SAID]
-    said = [(line, ". ".join(lines[1:])) for line in lines[:1]]
-    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said)
+    headlines = [(line, ". ".join(lines[1:])) for line in lines[:1]]
+    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=headlines)
     chosen = titles.shown(JudgeBoard.of(board) for board in choice["choice"]) if choice else []
     context = {
         "side": side_by_side(tables),
@@ -427,18 +427,18 @@ _FAULTS = {
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     """A run of a sweep in one line: its first numbers, its errors, and its exit code unless 0."""
     rows = headline_rows(summary)
-    found = [
+    figures = [
         f"{row.metric}{'' if row.statistic == 'mean' else f' {row.statistic}'} {number(row.value)}"
         for row in rows[:_SHOWN_COLUMNS]
     ]
-    found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
+    figures += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
     errors = manifest.scores["error"]
     left = sum(about.cases for about in manifest.datasets.values()) - sum(manifest.asked.values())
     ends = [f"not asked: {counted(left, 'case')}"] if manifest.stopped else []
     ends += [counted(errors, "error")] if errors else []
     ends += [f"{fault.n:,} {_FAULTS[name]}" for name, fault in manifest.answer_faults.items()]
     ends += [f"exit code {manifest.exit_code}"] if manifest.exit_code else []
-    return "; ".join((f"{name}: {', '.join(found)}", *ends))
+    return "; ".join((f"{name}: {', '.join(figures)}", *ends))
 
 
 def print_sweep(

@@ -65,12 +65,12 @@ def metric_tables(rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest])
     for row in shown:
         groups.setdefault((row.dataset, row.metric, row.statistic), []).append(row)
     several = varies(shown, "dataset") if shown else False
-    found = [
+    tables = [
         MetricTable(_title(own[0], manifests, dataset if several else ""), own, key in first)
         for key, own in groups.items()
         for dataset in key[:1]
     ]
-    return sorted(found, key=lambda one: (not one.is_headline, one.rows[0].metric != CASES))
+    return sorted(tables, key=lambda one: (not one.is_headline, one.rows[0].metric != CASES))
 
 
 def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> str:
@@ -85,12 +85,12 @@ def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> 
     return joined(about.titles.get(row.metric, row.metric), statistic, dataset, lower)
 
 
-def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTable:
+def page_table(table: MetricTable, manifests: Mapping[str, Manifest]) -> PageTable:
     """The table for a page: run, judge with its kind and calibration, and the numbers with intervals."""
-    several = varies(found.rows, "target")
-    grades, by = own_scale_of_runs(found.rows, manifests), _decided_by(found.rows)
+    several = varies(table.rows, "target")
+    grades, by = own_scale_of_runs(table.rows, manifests), _decided_by(table.rows)
     rows: list[Sequence[Cell]] = []
-    for place, row in enumerate(found.rows):
+    for place, row in enumerate(table.rows):
         named = (row.run, row.target) if several else row.run
         value, *others = number_cells(row)
         own = (*grades[place : place + 1], *by[place : place + 1])
@@ -113,12 +113,12 @@ def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...
     return judge_cell(row.judge, about.judges.get(row.judge or ""), about.metrics.get(row.metric))
 
 
-def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
+def side_by_side(all_tables: Sequence[MetricTable]) -> PageTable | None:
     """A row for each run with the headline number of each metric; None for a single metric, or if most cells are empty.
 
     A run with several numbers for a metric, such as those of two judges, has a row for each.
     """
-    tables = [one for one in found if one.is_headline]
+    tables = [one for one in all_tables if one.is_headline]
     cells: dict[tuple[str, int], dict[str, Cell]] = {}
     for table in tables:
         seen: dict[str, int] = {}
@@ -140,19 +140,19 @@ def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
 
 def print_tables(console: Console, rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest]) -> None:
     """Print a table for each headline number of a sweep; the page has the others."""
-    found = metric_tables(rows, manifests)
-    for one in found:
+    tables = metric_tables(rows, manifests)
+    for one in tables:
         if one.is_headline:
             _print_table(console, one, manifests)
-    if rest := sum(not one.is_headline for one in found):
+    if rest := sum(not one.is_headline for one in tables):
         console.print(literal(f"report.html has {counted(rest, 'more table')}", style="dim"))
 
 
-def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, Manifest]) -> None:
-    judges = [", ".join(_judge(row, manifests)) for row in found.rows]
+def _print_table(console: Console, table: MetricTable, manifests: Mapping[str, Manifest]) -> None:
+    judges = [", ".join(_judge(row, manifests)) for row in table.rows]
     is_one = len(set(judges)) == 1
     columns: dict[str, ColumnKind] = {"run": "name"} if is_one else {"run": "name", "judge": "name"}
-    grades, by = own_scale_of_runs(found.rows, manifests), _decided_by(found.rows)
+    grades, by = own_scale_of_runs(table.rows, manifests), _decided_by(table.rows)
     mixed = by if len(set(by)) > 1 else []
     columns |= {"score": "number", **({HEAD: "number"} if grades else {}), **({"by": "word"} if mixed else {})}
     columns |= dict.fromkeys(("95 % interval", "scored", "pass"), "number")
@@ -167,11 +167,11 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
             f"{row.n_scored:,}",
             percent(row.pass_rate),
         ]
-        for place, (row, judge) in enumerate(zip(found.rows, judges, strict=True))
+        for place, (row, judge) in enumerate(zip(table.rows, judges, strict=True))
     ]
-    about = f"judge {judges[0]}" if is_one and found.rows[0].judge else ""
+    about = f"judge {judges[0]}" if is_one and table.rows[0].judge else ""
     corrected = "corrected by labels" if by and not mixed else ""
-    console.print(literal(joined(found.title, about, corrected), style="bold"), soft_wrap=True)
+    console.print(literal(joined(table.title, about, corrected), style="bold"), soft_wrap=True)
     console.print(table_of(columns, lines[:_MOST]))
     if len(lines) > _MOST:
         console.print(literal(f"  {counted(len(lines) - _MOST, 'more run')} in report.html", style="dim"))

@@ -64,16 +64,16 @@ def _without_middle(text: str) -> str:
 
 
 def _stretches(words: Sequence[str], same: Sequence[bool]) -> list[Stretch]:
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for token, is_same in zip(words, same, strict=True):
         word = token
-        if found and found[-1].is_changed != is_same:
-            found[-1] = replace(found[-1], content=found[-1].content + word)
+        if stretches and stretches[-1].is_changed != is_same:
+            stretches[-1] = replace(stretches[-1], content=stretches[-1].content + word)
             continue
-        if found and not found[-1].is_changed:  # the space between belongs to the common stretch
+        if stretches and not stretches[-1].is_changed:  # the space between belongs to the common stretch
             space = word[: len(word) - len(word.lstrip())]
-            found[-1] = replace(found[-1], content=found[-1].content + space)
+            stretches[-1] = replace(stretches[-1], content=stretches[-1].content + space)
             word = word.lstrip()
         if word:
-            found.append(Stretch(word, not is_same))
-    return found
+            stretches.append(Stretch(word, not is_same))
+    return stretches

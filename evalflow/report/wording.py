@@ -202,16 +202,16 @@ def caveat(code: str | None) -> str:
 def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
     """The caveats of a summary's intervals, each with the rows it applies to; one line if only few cases are why."""
     notes: dict[str, list[str]] = {}
-    few: dict[int, list[str]] = {}
+    small_samples: dict[int, list[str]] = {}
     for row in (row for row in rows if row.n_scored):
         name = row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"
         why = caveat(row.ci_method)
         is_few = row.n_scored < _FEW or _SAYS_LITTLE in why
         if is_few and (not why or _OF_FEW_CASES.fullmatch(why)):
-            few.setdefault(row.n_scored, []).append(name)
+            small_samples.setdefault(row.n_scored, []).append(name)
         elif why:
             notes.setdefault(why, []).append(name)
-    counts = "; ".join(f"{n:,} for {_some(names)}" for n, names in few.items())
+    counts = "; ".join(f"{n:,} for {_some(names)}" for n, names in small_samples.items())
     lines = [f"{_some(names)}: {why}" for why, names in notes.items()]
     return [f"too few cases to say much: {counts}", *lines] if counts else lines
 

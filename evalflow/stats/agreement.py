@@ -37,12 +37,12 @@ def class_rates(
 
     For pass and fail these are sensitivity and specificity. A class that only the judge gives is undefined.
     """
-    people, found = np.asarray(human), np.asarray(judge)
+    people, predicted = np.asarray(human), np.asarray(judge)
     names, shares = (None if side is None else np.asarray(side) for side in (clusters, weights))
     rates: dict[Any, Estimated] = {}
-    for one in np.unique(np.concatenate([people, found])):
+    for one in np.unique(np.concatenate([people, predicted])):
         there = people == one
-        same = (found[there] == one).astype(np.float64)
+        same = (predicted[there] == one).astype(np.float64)
         own, stands_for = (None if side is None else side[there] for side in (names, shares))
         rates[one.item()] = _share(same, own, stands_for, "no answer has this label")
     return rates
@@ -89,8 +89,8 @@ def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Weights that sum to n; ones for None."""
     if weights is None:
         return np.ones(n)
-    found = np.asarray(weights, dtype=np.float64)
-    return found * (n / found.sum())
+    raw = np.asarray(weights, dtype=np.float64)
+    return raw * (n / raw.sum())
 
 
 def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Estimated:
@@ -121,9 +121,9 @@ def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, 
         return undefined(0, without)
     if weights is None:
         return mean_estimate(same, clusters, bounded=True)
-    found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True)
+    interval = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True)
     value = float(same @ normalised_weights(weights, same.size)) / same.size
-    return Estimated(value, found.low, found.high, found.std_error, same.size, found.method)
+    return Estimated(value, interval.low, interval.high, interval.std_error, same.size, interval.method)
 
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
@@ -169,9 +169,9 @@ def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None)
     if value in (0.0, 1.0):
         return undefined(n, f"no {'fail is above a pass' if value else 'pass is above a fail'}", value)
     influence = n * (passes * (below - value) / sums[0] + fails * (above - value) / sums[1])
-    found = from_influence(value, influence, clusters)
-    low = None if found.low is None else max(0.0, found.low)
-    return Estimated(value, low, found.high, found.std_error, n, found.method)
+    estimate = from_influence(value, influence, clusters)
+    low = None if estimate.low is None else max(0.0, estimate.low)
+    return Estimated(value, low, estimate.high, estimate.std_error, n, estimate.method)
 
 
 def _below(scores: Floats, weights: Floats) -> Floats:

@@ -38,8 +38,8 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
 def _drawn(weights: tuple[int, ...], seed: int) -> Ints:
     """How often each resample has each pattern; cached for the other measures of a row, and for rows of equal size."""
     n = sum(weights)
-    found: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)
-    return found
+    counts: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)
+    return counts
 
 
 def cluster_counts(clusters: int, values: int, seed: int) -> Iterator[Ints]:
@@ -80,8 +80,8 @@ def percentile_interval(values: Floats, method: str, units: int) -> Interval:
 
 def small_sample_note(units: int, *, clustered: bool, what: str = "cases") -> str:
     """A caveat such as "fewer than 30 cases" or "fewer than 10 clusters"; empty if there are enough."""
-    few, what = (FEW_CLUSTERS, "clusters") if clustered else (FEW_CASES, what)
-    return f"fewer than {few} {what}" if units < few else ""
+    needed, what = (FEW_CLUSTERS, "clusters") if clustered else (FEW_CASES, what)
+    return f"fewer than {needed} {what}" if units < needed else ""
 
 
 def few_resampled(units: int, what: str) -> str:

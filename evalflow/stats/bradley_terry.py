@@ -129,7 +129,7 @@ def _information(fit: Floats, table: _Comparisons) -> Floats:
     points = win + tie / 2
     square, mixed = win + tie / 4 - points**2, tie / 2 - points * tie
     i, j, last = table.i, table.j, np.full(table.i.size, fit.size - 1)
-    found = np.zeros((fit.size, fit.size))
+    information = np.zeros((fit.size, fit.size))
     for rows, columns, values in (
         (i, i, square),
         (j, j, square),
@@ -141,8 +141,8 @@ def _information(fit: Floats, table: _Comparisons) -> Floats:
         (last, j, -mixed),
         (last, last, tie * (1 - tie)),
     ):
-        np.add.at(found, (rows, columns), values * table.number)
-    return found
+        np.add.at(information, (rows, columns), values * table.number)
+    return information
 
 
 def _expect_connected(i: Ints, j: Ints, names: Sequence[str]) -> None:
@@ -159,9 +159,9 @@ def _why_none(table: _Comparisons, names: Sequence[str]) -> str:
     """Name the systems that only win, or only lose (Ford 1957)."""
     won = {*table.i[table.points == 1].tolist(), *table.j[table.points == 0].tolist()}
     lost = {*table.i[table.points == 0].tolist(), *table.j[table.points == 1].tolist()}
-    said = [
+    reasons = [
         f"{', '.join(alone)} never {word}"
         for word, some in (("lost", lost), ("won", won))
         if (alone := [name for place, name in enumerate(names) if place not in some])
     ]
-    return "; ".join(said) or "some systems won every decided comparison with the others"
+    return "; ".join(reasons) or "some systems won every decided comparison with the others"

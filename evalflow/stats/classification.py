@@ -190,9 +190,9 @@ def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Float
     """The support-weighted mean for each row of `totals`. A true class that is never predicted counts as 0."""
     support = np.stack([totals @ ratios[_RECALL].below for ratios in per_class.values()], axis=1)
     values = np.stack([ratios[position].of(totals) for ratios in per_class.values()], axis=1)
-    found = (support * np.where(np.isnan(values), 0.0, values)).sum(axis=1)
+    sums = (support * np.where(np.isnan(values), 0.0, values)).sum(axis=1)
     records: Floats = support.sum(axis=1)
-    return np.divide(found, records, out=np.full(records.shape, np.nan), where=records > 0)
+    return np.divide(sums, records, out=np.full(records.shape, np.nan), where=records > 0)
 
 
 def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> Of:
@@ -326,12 +326,12 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     agree = (pl.col("truth") == pl.col("prediction")).all().cast(pl.Float64)
     whole = pl.col("cluster", "n", "clusters").first()
     records = counts.group_by("record").agg(whole, agree=agree).sort("record")
-    found = [mean_figure("accuracy", records["agree"], records)]
+    figures = [mean_figure("accuracy", records["agree"], records)]
     for (label,), part in counts.sort("label", "record").group_by("label", maintain_order=True):
         _, precision, recall, f1, _ = classification_figures(part, _TRUE, seed)
         precision = replace(precision, details=_counts(part))
-        found += [replace(one, statistic=f"{one.statistic}[{label}]") for one in (precision, recall, f1)]
-    return found
+        figures += [replace(one, statistic=f"{one.statistic}[{label}]") for one in (precision, recall, f1)]
+    return figures
 
 
 def _counts(part: pl.DataFrame) -> dict[str, int]:

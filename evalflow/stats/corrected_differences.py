@@ -66,9 +66,9 @@ def corrected_difference(
     lambdas, why = lambdas_of(s, seed)
     if why:
         sides = labels[known, 0], labels[known, 1]
-        found = paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded)
-        half = (found.difference or 0.0) / 2
-        return _by_labels(replace(found, value_a=middle - half, value_b=middle + half), why)
+        difference = paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded)
+        half = (difference.difference or 0.0) / 2
+        return _by_labels(replace(difference, value_a=middle - half, value_b=middle + half), why)
     value, error = centred(s, lambdas)
     value_a, value_b = middle - value / 2, middle + value / 2
     groups = int(np.unique(cases.codes).size)
@@ -103,15 +103,15 @@ def corrected_apart(
     samples = [side.run(own, 0) for side, own in zip(sides, known, strict=True)]
     if any(s.labels.size < MIN_LABELS or s.labelled_units < 2 for s in samples):
         return None
-    found = [lambdas_of(s, seed) for s in samples]
-    if all(why for _, why in found):
+    tunings = [lambdas_of(s, seed) for s in samples]
+    if all(why for _, why in tunings):
         units = [side.codes[own] for side, own in zip(sides, known, strict=True)]
-        return _by_labels(unpaired_difference(*(s.labels for s in samples), *units, bounded=bounded), found[0][1])
+        return _by_labels(unpaired_difference(*(s.labels for s in samples), *units, bounded=bounded), tunings[0][1])
     groups = int(codes.max()) + 1
     parts = [
-        side.influences(own, 0, lambdas, groups) for side, own, (lambdas, _) in zip(sides, known, found, strict=True)
+        side.influences(own, 0, lambdas, groups) for side, own, (lambdas, _) in zip(sides, known, tunings, strict=True)
     ]
-    unseen_of = [unseen(s, s.mean(lambdas)) for s, (lambdas, _) in zip(samples, found, strict=True)]
+    unseen_of = [unseen(s, s.mean(lambdas)) for s, (lambdas, _) in zip(samples, tunings, strict=True)]
     (value_a, of_a), (value_b, of_b) = parts
     if not bounded and (
         why := unreliable(mean_skewness(of_b - of_a), min(s.labelled_units for s in samples), "labels")
@@ -199,9 +199,9 @@ def _means_of_labels(cases: _Cases, known: Bools, alone: _Means, *, bounded: boo
     labels, codes = cases.labels[known], cases.codes[known]
     grouped = None if np.unique(codes).size == codes.size else codes
     values, covariance, df, parts = mean_covariance(labels, grouped)
-    found = [interval(column, grouped, bounded=bounded) for column in labels.T]
-    ends = [(one.low, one.high) for one in found]
-    method = f"{found[0].method.partition(':')[0]}: labels alone"
+    bounds = [interval(column, grouped, bounded=bounded) for column in labels.T]
+    ends = [(one.low, one.high) for one in bounds]
+    method = f"{bounds[0].method.partition(':')[0]}: labels alone"
     off = np.column_stack([cluster_sums(column - column.mean(), grouped) for column in labels.T])
     pairs_unsure = None if bounded else unsure_pairs(off)
     zeros = [np.zeros(len(labels))] * len(values)
@@ -211,8 +211,10 @@ def _means_of_labels(cases: _Cases, known: Bools, alone: _Means, *, bounded: boo
     return CorrectedMeans(values, ends, covariance, df, parts, len(labels), method, pairs_unsure)
 
 
-def _by_labels(found: Difference, why: str) -> Difference:
-    return replace(found, method=f"{found.method}{', ' if ':' in found.method else ': '}labels alone, {why}")
+def _by_labels(difference: Difference, why: str) -> Difference:
+    return replace(
+        difference, method=f"{difference.method}{', ' if ':' in difference.method else ': '}labels alone, {why}"
+    )
 
 
 def _codes(clusters: ArrayLike | None, n: int) -> Ints:

@@ -56,10 +56,10 @@ def dawid_skene(votes: Ints, labels: Ints, classes: int, *, prior: float = PRIOR
 
 def _settled(shares: Floats, labels: Ints) -> Floats:
     """Normalise the shares to sum to 1; a labelled row has all of its share at the label."""
-    found: Floats = shares / shares.sum(axis=1, keepdims=True)
+    normalised: Floats = shares / shares.sum(axis=1, keepdims=True)
     known = labels != MISSING
-    found[known] = np.arange(shares.shape[1]) == labels[known, None]
-    return found
+    normalised[known] = np.arange(shares.shape[1]) == labels[known, None]
+    return normalised
 
 
 def _errors(one_hot: Floats, truth: Floats, prior: float) -> tuple[Floats, Floats]:
@@ -90,6 +90,6 @@ def shared_errors(one: Ints, other: Ints, truth: Ints, classes: int, units: Ints
     draws = excess(resample(patterns, count, seed))
     clustered = len(sums) < truth.size
     method = bootstrap_method("{}bootstrap", len(sums), clustered=clustered)
-    found = percentile_interval(draws, method, len(sums))
+    interval = percentile_interval(draws, method, len(sums))
     value = float(excess(sums.sum(axis=0, keepdims=True))[0])
-    return Estimated(value, found.low, found.high, found.std_error, truth.size, found.method)
+    return Estimated(value, interval.low, interval.high, interval.std_error, truth.size, interval.method)

@@ -37,10 +37,10 @@ class Figure(Estimated):
 
 
 def figure_of(
-    statistic: str, value: float | None, n: int, found: Interval, details: Mapping[str, Any] | None = None
+    statistic: str, value: float | None, n: int, ci: Interval, details: Mapping[str, Any] | None = None
 ) -> Figure:
     """Return a figure with this interval."""
-    return Figure(value, found.low, found.high, found.std_error, n, found.method, statistic, details)
+    return Figure(value, ci.low, ci.high, ci.std_error, n, ci.method, statistic, details)
 
 
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figure:
@@ -54,7 +54,7 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figu
     undefined = int(repeats[~known].sum())
     if not scores.size:
         return figure_of(statistic, None, 0, no_interval("undefined in every case"))
-    found = interval(scores, _clusters(counts, known, repeats), bounded=True)
+    ci = interval(scores, _clusters(counts, known, repeats), bounded=True)
     spread = {
         "median": float(np.median(scores)),
         "min": float(scores.min()),
@@ -62,7 +62,7 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figu
         "std": float(scores.std(ddof=1)) if scores.size > 1 else None,
         "undefined": undefined,
     }
-    return figure_of(statistic, float(scores.mean()), scores.size, found, spread)
+    return figure_of(statistic, float(scores.mean()), scores.size, ci, spread)
 
 
 def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> Hashes | None:
@@ -144,8 +144,8 @@ def calibration_error(totals: Floats) -> Floats:
 
     The columns of `totals` are the sum of (right - confidence) in each bin, then the number of records.
     """
-    found: Floats = np.abs(totals[:, :-1]).sum(axis=1)
-    return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)
+    gaps: Floats = np.abs(totals[:, :-1]).sum(axis=1)
+    return np.divide(gaps, totals[:, -1], out=np.full(gaps.shape, np.nan), where=totals[:, -1] > 0)
 
 
 def bin_of(confidence: Floats, bins: int = BINS) -> Ints:
@@ -163,17 +163,17 @@ def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
     n, stated, right = (np.bincount(place, records * x, bins).astype(np.float64) for x in (1.0, confidence, correct))
     total = float(records.sum())
     value = float(np.abs(right - stated).sum() / total)
-    found, chance = no_interval("one case"), None
+    ci, chance = no_interval("one case"), None
     sums, sizes, alike, alone = _by_cluster(counts, place, correct - confidence, bins)
     if alike.sum() > 1:
         # The few records of a bin may all agree. Its variance is at least that with one more right and one more wrong
         # record, and at least that of calibrated confidences.
         share = (right + 1) / (n + 2)
         least = np.maximum(n * share * (1 - share), np.bincount(place, records * confidence * (1 - confidence), bins))
-        found, chance = _noise_bound(sums, sizes, alike, least, seed, alone=alone)
+        ci, chance = _noise_bound(sums, sizes, alike, least, seed, alone=alone)
     elif not alone:
-        found = no_interval("one cluster")
-    return figure_of("ece", value, int(total), found, {"bins": _diagram(n, stated, right), "by_chance": chance})
+        ci = no_interval("one cluster")
+    return figure_of("ece", value, int(total), ci, {"bins": _diagram(n, stated, right), "by_chance": chance})
 
 
 def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, Any]]:
@@ -233,6 +233,6 @@ def _noise_bound(
     error = float(np.sqrt(sign @ covariance @ sign))
     value = float(np.abs(total).sum() / records)
     low = value - float(np.quantile(added, UPPER)) * t / normal_quantile(UPPER)
-    few = "" if alone else small_sample_note(groups, clustered=True)
-    method = f"{'' if alone else 'cluster_'}noise_bound{': ' if few else ''}{few}"
+    caveat = "" if alone else small_sample_note(groups, clustered=True)
+    method = f"{'' if alone else 'cluster_'}noise_bound{': ' if caveat else ''}{caveat}"
     return Interval(max(0.0, low), min(1.0, value + t * error), error, method), float(np.abs(noise).sum(axis=1).mean())

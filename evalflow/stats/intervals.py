@@ -199,9 +199,9 @@ def interval(
 def mean_estimate(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Estimated:
     """The mean of case scores with its `interval`."""
     values = np.asarray(scores, dtype=np.float64)
-    found = interval(values, clusters, bounded=bounded)
+    ci = interval(values, clusters, bounded=bounded)
     mean = float(values.mean()) if values.size else None
-    return Estimated(mean, found.low, found.high, found.std_error, values.size, found.method)
+    return Estimated(mean, ci.low, ci.high, ci.std_error, values.size, ci.method)
 
 
 def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:
@@ -254,7 +254,7 @@ def _negligible(error: Floats, m: Moments) -> Bools:
 
 
 def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
-    few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
+    small_sample = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
     # Fewer degrees of freedom than those of half as many clusters of equal size.
     uneven = m.df < (m.clusters - 1) / 2
     unsure = ~m.binary & ((m.clusters < FEWEST) | (m.skewness > MOST))
@@ -269,7 +269,7 @@ def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
         (m.low == m.high, "none: all scores equal"),
         (clustered & _negligible(m.std_error, m), "none: clusters do not differ"),
         (unsure, "none: "),
-        (clustered & (m.clusters < FEW_CLUSTERS), few),
+        (clustered & (m.clusters < FEW_CLUSTERS), small_sample),
         (clustered & uneven, f"cr2_t: {UNEVEN}"),
         (clustered, "cr2_t"),
         (m.n < FEW_CASES, f"t: fewer than {FEW_CASES} cases"),

@@ -245,22 +245,22 @@ def _mann_whitney(a: Floats, b: Floats) -> float:
 
 def exact_mann_whitney(u: int, n_a: int, n_b: int) -> float:
     """Two-sided p-value of U without ties, by counting the orders with the coefficients of a Gaussian binomial."""
-    few, many = sorted((n_a, n_b))
+    smaller, many = sorted((n_a, n_b))
     end = min(u, n_a * n_b - u) + 1
     orders = [1] + [0] * (end - 1)
-    for i in range(1, few + 1):
+    for i in range(1, smaller + 1):
         for at in range(end - 1, many + i - 1, -1):
             orders[at] -= orders[at - many - i]
         for at in range(i, end):
             orders[at] += orders[at - i]
-    return min(1.0, 2 * sum(orders) / math.comb(n_a + n_b, few))
+    return min(1.0, 2 * sum(orders) / math.comb(n_a + n_b, smaller))
 
 
 def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:
     """p-value over clusters; None if a side has a single cluster."""
     ranks = mean_ranks(np.concatenate([a, b]))
-    drawn = np.repeat([1.0, 0.0], [a.size, b.size])
-    parts = np.bincount(codes, (drawn - drawn.mean()) * (ranks - ranks.mean()))
+    sampled = np.repeat([1.0, 0.0], [a.size, b.size])
+    parts = np.bincount(codes, (sampled - sampled.mean()) * (ranks - ranks.mean()))
     fewest = min(n_clusters(codes[: a.size]), n_clusters(codes[a.size :]))
     error = float(np.sqrt((parts**2).sum()))
     return t_test(float(parts.sum()), error, fewest - 1) if fewest > 1 and error else None

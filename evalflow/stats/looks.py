@@ -147,14 +147,12 @@ def planned_interval(
         raise ValueError(f"look {look} is not in 1..{looks}")
     bound = obrien_fleming(looks, level) * math.sqrt(looks / look)
     tail = max(NormalDist().cdf(-bound), _TAIL)
-    found = interval(values, clusters, bounded=True, upper=1 - tail)
-    if found.low is None:
-        return found
-    caution = found.method.partition(":")[2]
+    ci = interval(values, clusters, bounded=True, upper=1 - tail)
+    if ci.low is None:
+        return ci
+    caution = ci.method.partition(":")[2]
     caution = "" if "rule of three" in caution else caution
-    return Interval(
-        found.low, found.high, found.std_error, f"obrien_fleming:{caution}" if caution else "obrien_fleming"
-    )
+    return Interval(ci.low, ci.high, ci.std_error, f"obrien_fleming:{caution}" if caution else "obrien_fleming")
 
 
 @cache

@@ -159,9 +159,9 @@ def paired_difference(
     return Difference(n, groups, *means, error, df if error else None, *bounds, p, method, rare=rare)
 
 
-def untold(found: Difference, why: str) -> Difference:
+def untold(comparison: Difference, why: str) -> Difference:
     """Return the difference without interval and test, for this reason."""
-    return replace(found, std_error=None, df=None, low=None, high=None, p_value=None, method=f"none: {why}")
+    return replace(comparison, std_error=None, df=None, low=None, high=None, p_value=None, method=f"none: {why}")
 
 
 def max_share_changed(n: int) -> float:
@@ -186,13 +186,15 @@ def identical_cases_needed(share: float) -> int:
     return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
 
 
-def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
+def identical_cases_to_decide(comparison: Difference, margin: float) -> int | None:
     """Number of identical cases that would keep the difference within a margin; None if impossible."""
-    if not found.high or not sys.float_info.epsilon < margin < 1:
+    if not comparison.high or not sys.float_info.epsilon < margin < 1:
         return None
-    now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))
+    now, wanted = (
+        bound / (comparison.leverage - (comparison.leverage - 1) * bound) for bound in (comparison.high, margin)
+    )
     counted = round(math.log(1 - CONFIDENCE) / math.log1p(-now))
-    return math.ceil(found.n * identical_cases_needed(wanted) / counted)
+    return math.ceil(comparison.n * identical_cases_needed(wanted) / counted)
 
 
 def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> tuple[float | None, float]:
@@ -266,8 +268,8 @@ def _method(n: int, groups: int, error: float | None, df: float, suffix: str) ->
         return "none: all differences equal"
     if groups == n:
         return f"paired_t{suffix}"
-    few = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
-    return f"paired_cr2_t{suffix}{few or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
+    caveat = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
+    return f"paired_cr2_t{suffix}{caveat or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,30 +280,31 @@ class WithinMargin:
     p_equivalent: float
 
 
-def within_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> WithinMargin | None:
+def within_margin(comparison: Difference, margin: float, *, higher_is_better: bool = True) -> WithinMargin | None:
     """Test a difference against a margin, by the variance of its interval; None without a standard error."""
-    if found.difference is None or found.std_error is None or found.df is None:
+    if comparison.difference is None or comparison.std_error is None or comparison.df is None:
         return None
     sign = 1 if higher_is_better else -1
     worse, better = (
-        sign * rare_t(found.difference, found.std_error, found.rare, at) for at in (-sign * margin, sign * margin)
+        sign * rare_t(comparison.difference, comparison.std_error, comparison.rare, at)
+        for at in (-sign * margin, sign * margin)
     )
-    lower, upper = float(student_tail(found.df, -worse)), float(student_tail(found.df, better))
+    lower, upper = float(student_tail(comparison.df, -worse)), float(student_tail(comparison.df, better))
     return WithinMargin(lower, max(lower, upper))
 
 
-def cases_needed_at_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> int | None:
+def cases_needed_at_margin(comparison: Difference, margin: float, *, higher_is_better: bool = True) -> int | None:
     """Number of cases at which the interval of a difference would exclude -margin, if nothing else changed.
 
     Both parts of its variance shrink with the number of cases. None if no number of cases would decide.
     """
-    if found.difference is None or found.std_error is None or found.df is None:
+    if comparison.difference is None or comparison.std_error is None or comparison.df is None:
         return None
     at = -margin if higher_is_better else margin
-    if abs(found.difference - at) <= TOLERANCE:
+    if abs(comparison.difference - at) <= TOLERANCE:
         return None
-    ratio = quantile(UPPER, found.df) / rare_t(found.difference, found.std_error, found.rare, at)
-    needed = found.n * ratio * ratio
+    ratio = quantile(UPPER, comparison.df) / rare_t(comparison.difference, comparison.std_error, comparison.rare, at)
+    needed = comparison.n * ratio * ratio
     return math.ceil(needed) if math.isfinite(needed) else None
 
 
@@ -347,11 +350,11 @@ def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
         return adjusted
     rank = np.arange(1, m + 1)
     if method == "holm":
-        found = np.maximum.accumulate((m - rank + 1) * p[order])
+        monotone = np.maximum.accumulate((m - rank + 1) * p[order])
     else:
         factor = (1 / rank).sum() if method == "by" else 1.0
-        found = np.minimum.accumulate((factor * m * p[order] / rank)[::-1])[::-1]
-    adjusted[order] = np.minimum(found, 1.0)
+        monotone = np.minimum.accumulate((factor * m * p[order] / rank)[::-1])[::-1]
+    adjusted[order] = np.minimum(monotone, 1.0)
     return adjusted
 
 

@@ -90,12 +90,12 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
     if isinstance(figure, Ratio) and clusters.unchanged:
         counted = int(clusters.weights @ ((clusters.a @ figure.trials) > 0))
         return no_difference(n, groups, (value_a, value_b), counted, figure.leverage)
-    difference, found = value_b - value_a, _interval(of, clusters)
-    p, error, df = _p_value(of, clusters, difference), found.std_error, None
+    difference, ci = value_b - value_a, _interval(of, clusters)
+    p, error, df = _p_value(of, clusters, difference), ci.std_error, None
     if error is not None:
         df = groups - 1
         p = max(p, t_test(difference, error, df))
-    return Difference(n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method)
+    return Difference(n, groups, value_a, value_b, difference, error, df, ci.low, ci.high, p, ci.method)
 
 
 def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Difference:
@@ -121,6 +121,6 @@ def _interval(of: Of, clusters: PairedClusters) -> Interval:
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:
     """p-value of the random swaps. A swap that leaves the figure undefined counts as extreme, which is conservative."""
-    found = np.abs(of(clusters.swaps[1]) - of(clusters.swaps[0]))
-    far = int((np.isnan(found) | (found >= abs(difference) - _TIE)).sum())
-    return (1 + far) / (1 + found.size)
+    swap_differences = np.abs(of(clusters.swaps[1]) - of(clusters.swaps[0]))
+    far = int((np.isnan(swap_differences) | (swap_differences >= abs(difference) - _TIE)).sum())
+    return (1 + far) / (1 + swap_differences.size)

@@ -132,15 +132,15 @@ def corrected_mean(
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
     everything = np.concatenate([s.judged, s.unlabelled])
     raw = float(everything.mean()) if everything.size else None
-    estimate, found, lambdas = _estimate(s, mean, human, seed, has_ends=bounded or binary)
+    estimate, interval, lambdas = _estimate(s, mean, human, seed, has_ends=bounded or binary)
     lambda_ = None if lambdas is None else s.mean(lambdas)
-    saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
+    saved = _saved(s, human, interval, binary) if lambda_ else (None if lambda_ is None else 0)
     corrected = CorrectedMean(
         estimate,
-        found.low,
-        found.high,
-        found.std_error,
-        found.method,
+        interval.low,
+        interval.high,
+        interval.std_error,
+        interval.method,
         lambda_,
         raw,
         mean,
@@ -152,7 +152,7 @@ def corrected_mean(
         s.labels.size,
         s.unlabelled.size,
         saved,
-        *_finite(s, mean, human, found, lambdas),
+        *_finite(s, mean, human, interval, lambdas),
         observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
     )
     return _clipped(corrected) if bounded else corrected
@@ -163,10 +163,10 @@ def few_labels(n: int) -> str:
     return f"fewer than {MIN_LABELS} labels" if n < MIN_LABELS else "labels in one cluster only"
 
 
-def _clipped(found: CorrectedMean) -> CorrectedMean:
+def _clipped(corrected: CorrectedMean) -> CorrectedMean:
     ends = ("estimate", "low", "high", "human_low", "human_high", "finite_low", "finite_high")
-    known = {name: getattr(found, name) for name in ends}
-    return replace(found, **{name: _share(end) for name, end in known.items() if end is not None})
+    known = {name: getattr(corrected, name) for name in ends}
+    return replace(corrected, **{name: _share(end) for name, end in known.items() if end is not None})
 
 
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
@@ -242,7 +242,7 @@ def _estimate(
 
 
 def _finite(
-    s: Sample, mean: float | None, human: Interval, found: Interval, lambdas: Floats | None
+    s: Sample, mean: float | None, human: Interval, interval: Interval, lambdas: Floats | None
 ) -> tuple[float | None, float | None]:
     """The interval of people's mean over exactly these answers, as for a simple random sample without replacement.
 
@@ -254,7 +254,7 @@ def _finite(
         return None, None
     if not rest:
         return mean, mean
-    if s.labelled_units < CROSSFIT_LABELS or found.low is None:
+    if s.labelled_units < CROSSFIT_LABELS or interval.low is None:
         return None, None
     share = rest / (rest + n)
     if not lambdas.any():
@@ -347,20 +347,20 @@ def method_of(s: Sample) -> str:
     cross = groups >= CROSSFIT_LABELS
     name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"
     what = "clusters" if s.clustered else "labels"
-    few = FEW_CLUSTERS if s.clustered and groups < FEW_CLUSTERS else CROSSFIT_LABELS
-    caveats = [f"fewer than {few} {what}"] if groups < few else []
+    enough = FEW_CLUSTERS if s.clustered and groups < FEW_CLUSTERS else CROSSFIT_LABELS
+    caveats = [f"fewer than {enough} {what}"] if groups < enough else []
     caveats += ["no mistake on the labels"] if constant(s.labels - s.judged) else []
     return f"{name}: {', '.join(caveats)}" if caveats else name
 
 
-def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | None:
+def _saved(s: Sample, human: Interval, interval: Interval, binary: bool) -> int | None:
     """Number of additional labels that would make an interval without the judge as narrow.
 
     For clusters, in more clusters of the same kind: the width shrinks with the root of their number.
     """
-    if found.low is None or found.high is None or not found.high > found.low:
+    if interval.low is None or interval.high is None or not interval.high > interval.low:
         return None
-    width, n = found.high - found.low, s.labels.size
+    width, n = interval.high - interval.low, s.labels.size
     if binary and not s.clustered and s.weights is None:
         return cases_for_rate_width(float(s.labels.mean()), width) - n
     if s.clustered:
@@ -468,9 +468,9 @@ class Spread:
         start, step = MIN_LABELS, 1_000
         while start <= most:
             n = np.arange(start, min(start + step, most + 1))
-            found = np.flatnonzero(enough(n))
-            if found.size:
-                return int(n[found[0]])
+            sufficient = np.flatnonzero(enough(n))
+            if sufficient.size:
+                return int(n[sufficient[0]])
             start, step = start + step, 2 * step
         return None
 
@@ -487,11 +487,11 @@ def observed_spread(
     y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     if y.size < 2:
         return None
-    found = np.cov(np.stack([y, f]), ddof=1)
+    (of_y, both), (_, of_f) = np.cov(np.stack([y, f]), ddof=1).tolist()
     alone, together = standard_error(y - f)[0], standard_error(y - f, clusters)[0]
     effect = max(1.0, (together / alone) ** 2) if alone and together else 1.0
     step = widest(y, f) if step is None else step
-    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]), effect, step, alike(y - f, step))
+    return Spread(of_y, of_f, both, effect, step, alike(y - f, step))
 
 
 def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:

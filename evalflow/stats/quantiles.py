@@ -38,12 +38,12 @@ def quantile(p: float, df: float = math.inf) -> float:
 def student_quantile(df: ArrayLike, p: float) -> Floats:
     """Student's t quantile, p in [0.5, 1), for each number of degrees of freedom; NaN if not positive."""
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
-    found = np.full(freedom.shape, np.nan)
+    quantiles = np.full(freedom.shape, np.nan)
     many = freedom >= _SERIES_FROM
-    found[many] = _series(freedom[many], normal_quantile(p))
+    quantiles[many] = _series(freedom[many], normal_quantile(p))
     for at in np.flatnonzero((freedom > 0) & ~many):
-        found[at] = _quantile(float(freedom[at]), p)
-    return found[place].reshape(np.shape(df))
+        quantiles[at] = _quantile(float(freedom[at]), p)
+    return quantiles[place].reshape(np.shape(df))
 
 
 @lru_cache(maxsize=4096)  # successive comparisons ask for the same quantiles, a simulation for the same ones 400 times
@@ -99,8 +99,8 @@ def upper_tail(df: float, t: float) -> float:
 def student_tail(df: ArrayLike, t: ArrayLike) -> Floats:
     """P(T < t) of Student's t, for each pair; NaN without degrees of freedom."""
     pairs = np.broadcast(np.asarray(df, dtype=np.float64), np.asarray(t, dtype=np.float64))
-    found = [_lower_tail(float(one), float(at)) for one, at in pairs]
-    return np.array(found, dtype=np.float64).reshape(pairs.shape)
+    probabilities = [_lower_tail(float(one), float(at)) for one, at in pairs]
+    return np.array(probabilities, dtype=np.float64).reshape(pairs.shape)
 
 
 def _lower_tail(df: float, t: float) -> float:

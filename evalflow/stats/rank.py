@@ -137,14 +137,14 @@ def _ties(codes: Ints) -> int:
 
 def _inversions(codes: Ints) -> int:
     """Pairs in which the earlier value is the greater one: counted by the highest bit in which they differ."""
-    found = 0
+    inverted = 0
     for bit in range(int(codes.max()).bit_length() - 1, -1, -1):
         codes = codes[np.argsort(codes >> (bit + 1), kind="stable")]
         _, start, group = np.unique(codes >> (bit + 1), return_index=True, return_inverse=True)
         ones = (codes >> bit) & 1
         before = np.cumsum(ones) - ones
-        found += int((before - before[start][group])[ones == 0].sum())
-    return found
+        inverted += int((before - before[start][group])[ones == 0].sum())
+    return inverted
 
 
 def _variance(kind: Correlation, value: float, n: float) -> float | None:
@@ -192,13 +192,13 @@ class Agreements:
         if np.isnan(left) or np.isnan(right):
             a_value, b_value = (None if np.isnan(value) else value for value in (left, right))
             return Difference(self.n, self.clusters, a_value, b_value, method="none: undefined")
-        difference, found = right - left, self._interval(self.draws[:, b] - self.draws[:, a], "paired_{}bootstrap")
-        if found.std_error is None:
+        difference, interval = right - left, self._interval(self.draws[:, b] - self.draws[:, a], "paired_{}bootstrap")
+        if interval.std_error is None:
             p = 1.0 if difference == 0 else None
-            return Difference(self.n, self.clusters, left, right, difference, p_value=p, method=found.method)
+            return Difference(self.n, self.clusters, left, right, difference, p_value=p, method=interval.method)
         df = self.clusters - 1
-        p, about = t_test(difference, found.std_error, df), (self.n, self.clusters, left, right, difference)
-        return Difference(*about, found.std_error, df, found.low, found.high, p, found.method)
+        p, about = t_test(difference, interval.std_error, df), (self.n, self.clusters, left, right, difference)
+        return Difference(*about, interval.std_error, df, interval.low, interval.high, p, interval.method)
 
     def _interval(self, draws: Floats, name: str) -> Interval:
         if self.clusters < 2:

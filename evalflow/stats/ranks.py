@@ -62,12 +62,12 @@ def mean_covariance(
 
 def _usual_square(parts: Floats) -> float:
     """Mean square of the differences between systems, over the clusters with a difference."""
-    squares, found = 0.0, 0
+    squares, differing = 0.0, 0
     for j in range(1, parts.shape[1]):
         apart = parts[:, :j] - parts[:, [j]]
         squares += float((apart**2).sum())
-        found += int(np.count_nonzero(np.abs(apart) > ROUNDING))
-    return squares / found if found else 0.0
+        differing += int(np.count_nonzero(np.abs(apart) > ROUNDING))
+    return squares / differing if differing else 0.0
 
 
 def rank_intervals(
@@ -100,12 +100,12 @@ def unsure_pairs(influences: Floats) -> Bools:
     `influences`, of shape (clusters, systems), are the centred parts of each case or cluster in the means.
     """
     units, systems = influences.shape
-    found = np.zeros((systems, systems), dtype=bool)
+    unsure = np.zeros((systems, systems), dtype=bool)
     for j in range(systems):
         for k in range(j):
             why = unreliable(mean_skewness(influences[:, j] - influences[:, k]), units)
-            found[j, k] = found[k, j] = bool(why)
-    return found
+            unsure[j, k] = unsure[k, j] = bool(why)
+    return unsure
 
 
 def _shown(
@@ -119,9 +119,9 @@ def _shown(
         known &= ~unsure
     apart = values[:, None] - values[None, :]
     rng = np.random.default_rng(seed)
-    drawn = rng.multivariate_normal(np.zeros(values.size), covariance, DRAWS, method="eigh", check_valid="ignore")
-    drawn /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
-    tests = [(drawn, np.where(known, error, np.inf))]
+    t_draws = rng.multivariate_normal(np.zeros(values.size), covariance, DRAWS, method="eigh", check_valid="ignore")
+    t_draws /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
+    tests = [(t_draws, np.where(known, error, np.inf))]
     if parts is not None:
         # Random signs leave this scale unchanged, which makes the test exact for symmetric differences.
         square = parts.T @ parts
@@ -129,12 +129,12 @@ def _shown(
         tests.append((_random_signs(parts, rng), np.where(size > ROUNDING, size, np.inf)))
     shown = np.zeros_like(known)
     while (open_pairs := known & ~shown).any():
-        found = open_pairs.copy()
+        significant = open_pairs.copy()
         for noise, scale in tests:
-            found &= apart / scale > _critical(noise, open_pairs, scale)
-        if not found.any():
+            significant &= apart / scale > _critical(noise, open_pairs, scale)
+        if not significant.any():
             break
-        shown |= found
+        shown |= significant
     return shown
 
 

@@ -92,5 +92,5 @@ def rare_t(mean: float, error: float, rare: RareChanges, at: float) -> float:
     Evidence against 0 is also evidence against what lies beyond it.
     """
     added = rare.down * max(min(mean, 0.0) - at, 0.0) + rare.up * max(at - max(mean, 0.0), 0.0)
-    found, plain = (mean - at) / math.sqrt(error * error + added), mean / error
-    return max(found, plain) if at < 0 < mean else min(found, plain) if mean < 0 < at else found
+    statistic, plain = (mean - at) / math.sqrt(error * error + added), mean / error
+    return max(statistic, plain) if at < 0 < mean else min(statistic, plain) if mean < 0 < at else statistic

@@ -135,8 +135,10 @@ def _draws(totals: Floats, size: int, seed: int) -> Floats:
 def _resampled(value: float, draws: Floats, n: int, size: int) -> Estimated:
     if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
-    found = percentile_interval(draws, bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers"), size)
-    return Estimated(value, found.low, found.high, found.std_error, n, found.method)
+    interval = percentile_interval(
+        draws, bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers"), size
+    )
+    return Estimated(value, interval.low, interval.high, interval.std_error, n, interval.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,13 @@ def compare_alphas(
     draws = [_alpha(sums[:, :half]), _alpha(sums[:, half:])]
     values.append(values[1] - values[0])
     draws.append(draws[1] - draws[0])
-    found: list[Estimated] = []
+    alphas: list[Estimated] = []
     for [value], own_draws in zip(values, draws, strict=True):
         differs = not np.isnan(value)
-        found.append(_resampled(float(value), own_draws, n, size) if differs else undefined(n, "all ratings are equal"))
-    return AlphaComparison(*found)
+        alphas.append(
+            _resampled(float(value), own_draws, n, size) if differs else undefined(n, "all ratings are equal")
+        )
+    return AlphaComparison(*alphas)
 
 
 def _judge_sums(table: Floats, judge: Floats, parcels: Ints) -> Floats:
@@ -269,9 +273,9 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
     tested = ~np.isnan(p_values)
     if tested.sum() < MIN_PEOPLE:
         return AltTest(p_values, nothing, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
-    few = f": fewer than {MIN_ANSWERS} answers of a person" if sizes[tested].min() < MIN_ANSWERS else ""
+    caveat = f": fewer than {MIN_ANSWERS} answers of a person" if sizes[tested].min() < MIN_ANSWERS else ""
     means = float(advantages[tested].mean()), float(behind[tested].mean())
-    return AltTest(p_values, adjust(p_values, "by"), advantages, f"alt_test_by{few}", *means)
+    return AltTest(p_values, adjust(p_values, "by"), advantages, f"alt_test_by{caveat}", *means)
 
 
 def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:

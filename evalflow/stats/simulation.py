@@ -173,8 +173,8 @@ def typical_width(population: Population, n: int) -> float:
     own = moments(population.values, bounded=population.bounded)
     size = np.array([float(n)])
     skewness = own.skewness * np.sqrt(own.n / size)
-    drawn = own._replace(n=size, clusters=size, skewness=skewness)
-    return float(np.diff(_ends(drawn, bounded=population.bounded))[0, 0])
+    sample_moments = own._replace(n=size, clusters=size, skewness=skewness)
+    return float(np.diff(_ends(sample_moments, bounded=population.bounded))[0, 0])
 
 
 def widths(population: Population, n: int, *, unknown: bool = False, share: int = 1) -> Floats:
@@ -211,8 +211,8 @@ def _each(quantile_at: Callable[[float], float], at: Floats) -> Floats:
 
 
 def _ends(rows: Moments, *, bounded: bool) -> Floats:
-    found = intervals(rows, bounded=bounded)
-    return np.stack([found.low, found.high], axis=1)
+    row_intervals = intervals(rows, bounded=bounded)
+    return np.stack([row_intervals.low, row_intervals.high], axis=1)
 
 
 def _with_ends(population: Population) -> tuple[Floats, Callable[..., tuple[Ints, Ints | None]], Floats]:
@@ -249,21 +249,21 @@ def flipping(worse: float, better: float) -> Pairs:
     shares = np.cumsum([worse, better])
 
     def pairs(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Ints | None]:
-        drawn = np.searchsorted(shares, rng.random(n), side="right")
-        return (drawn != 1).astype(np.float64), (drawn != 0).astype(np.float64), None
+        outcomes = np.searchsorted(shares, rng.random(n), side="right")
+        return (outcomes != 1).astype(np.float64), (outcomes != 0).astype(np.float64), None
 
     return pairs
 
 
 def power(pairs: Pairs, n: int, alpha: float, *, bounded: bool, seed: int = 0) -> float:
     """How often a comparison of n such cases at this level finds that the second run's mean is higher."""
-    rng, found = np.random.default_rng([_SEED, seed]), 0
+    rng, detected = np.random.default_rng([_SEED, seed]), 0
     for _ in range(RUNS):
         a, b, clusters = pairs(rng, n)
-        few = (n if clusters is None else clusters[-1]) <= _SIMILAR
-        draws = max(_FLIPS, math.ceil(20 / alpha)) if few else 0
-        found += is_higher(a, b, clusters, alpha, bounded=bounded, draws=draws)
-    return found / RUNS
+        is_small = (n if clusters is None else clusters[-1]) <= _SIMILAR
+        draws = max(_FLIPS, math.ceil(20 / alpha)) if is_small else 0
+        detected += is_higher(a, b, clusters, alpha, bounded=bounded, draws=draws)
+    return detected / RUNS
 
 
 def is_higher(a: Floats, b: Floats, clusters: ArrayLike | None, alpha: float, *, bounded: bool, draws: int) -> bool:
@@ -311,10 +311,10 @@ def solved(power_at: Callable[[float, int], float], start: float, wanted: float,
     Assumes that the normal quantile of the power is linear in the effect, with that of alpha / 2 at no effect, which
     holds near the solution. Returns the mean of the later tries.
     """
-    at, found = start, list[float]()
+    at, effects = start, list[float]()
     for trial in range(_TRIES):
         reached = min(max(power_at(at, trial), 0.5 / RUNS), 1 - 0.5 / RUNS)
         now, target = (quantile(p) + quantile(1 - alpha / 2) for p in (reached, wanted))
         at *= min(max(target / max(now, _CLOSE), 0.5), 2.0)
-        found.append(at)
-    return float(np.mean(found[1:]))
+        effects.append(at)
+    return float(np.mean(effects[1:]))

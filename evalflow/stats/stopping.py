@@ -141,8 +141,8 @@ def by_plan(limit: float, cases: int, looks: int, *, level: float = CONFIDENCE) 
             if not still.size:
                 break
             rows = [_moments(sums[row, : place + 1], sizes[row, : place + 1]) for row in still]
-            found = intervals(stacked(rows), bounded=True, upper=upper)
-            out = (found.low > limit) | (found.high < limit)
+            row_intervals = intervals(stacked(rows), bounded=True, upper=upper)
+            out = (row_intervals.low > limit) | (row_intervals.high < limit)
             ends[still[out]], decided[still[out]] = place, True
         at: Ints = np.arange(sums.shape[0], dtype=np.int64)
         return totals[at, ends], counts[at, ends]
@@ -169,11 +169,11 @@ def adjusted_mean(values: ArrayLike, clusters: ArrayLike | None, cases: int, sto
     units = max(sums.size, math.ceil(cases / sizes.mean()))
     rng = np.random.default_rng(_SEED)
     places, moves = rng.integers(0, sums.size, (_PATHS, units)), rng.random((_PATHS, units))
-    drawn, counts = sums[places], sizes[places]
+    resampled, counts = sums[places], sizes[places]
     mean = seen
     for _ in range(_STEPS):
         end = 1.0 if mean >= seen else 0.0
         share = (mean - seen) / (end - seen) if end != seen else 0.0
-        totals, stopped = stop(np.where(moves < share, end * counts, drawn), counts)
+        totals, stopped = stop(np.where(moves < share, end * counts, resampled), counts)
         mean = min(max(mean + seen - float((totals / stopped).mean()), 0.0), 1.0)
     return mean

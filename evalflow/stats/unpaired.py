@@ -60,10 +60,10 @@ def unpaired_difference(
         p, kind = t_test(difference, error, df), "_rare" if bounded else ""
         method = f"welch_t{kind}{sizes}"
         if groups < n:
-            few = small_sample_note(fewest, clustered=True)
-            few = few and f"{few} in one"
-            few = few or (UNEVEN if df < (fewest - 1) / 2 else "")
-            method = f"unpaired_cr2_t{kind}{sizes}{', ' if few else ''}{few}"
+            caveat = small_sample_note(fewest, clustered=True)
+            caveat = caveat and f"{caveat} in one"
+            caveat = caveat or (UNEVEN if df < (fewest - 1) / 2 else "")
+            method = f"unpaired_cr2_t{kind}{sizes}{', ' if caveat else ''}{caveat}"
         if not has_ends and (missing := unseen_outliers(fewest, units)):
             method = f"{method}, {missing}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method, rare=rare)
@@ -109,10 +109,10 @@ def _spread(x: Floats, y: Floats, names: Sequence[Array]) -> tuple[float | None,
     Independent samples get Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
     some clusters are in both runs, the smaller of the runs' degrees of freedom is used instead, which is conservative.
     """
-    found, codes = np.unique(np.concatenate(names), return_inverse=True)
+    clusters, codes = np.unique(np.concatenate(names), return_inverse=True)
     sides = (x, codes[: x.size]), (y, codes[x.size :])
     counts = [np.unique(side).size for side in names]
-    fewest, groups = min(counts), int(found.size)
+    fewest, groups = min(counts), int(clusters.size)
     if fewest < 2:
         return None, None, fewest, groups
     parts = [mean_error(values, own) for values, own in sides]
@@ -139,18 +139,20 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     fewest = min(int(clusters.weights[side.any(axis=1)].sum()) for side in (clusters.a, clusters.b))
     freedom = 0.0
     if fewest == 1:
-        found = no_interval(f"one {'case' if groups == n else 'cluster'} in a run")
+        interval = no_interval(f"one {'case' if groups == n else 'cluster'} in a run")
     else:
         freedom = (
             float(fewest - 1) if groups == n else min(_freedom(side, clusters) for side in (clusters.a, clusters.b))
         )
         method = _method(sizes, fewest, alone=groups == n, uneven=freedom < (fewest - 1) / 2)
-        found = resampled_difference(of, clusters, method, max(2, round(freedom) + 1))
-    error, df, p = found.std_error, None, None
+        interval = resampled_difference(of, clusters, method, max(2, round(freedom) + 1))
+    error, df, p = interval.std_error, None, None
     if error is not None:
         df = freedom
         p = t_test(difference, error, df)
-    return Difference(n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method)
+    return Difference(
+        n, groups, value_a, value_b, difference, error, df, interval.low, interval.high, p, interval.method
+    )
 
 
 def _independent(clusters: PairedClusters) -> bool:

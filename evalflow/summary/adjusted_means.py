@@ -38,27 +38,27 @@ class AdjustedMean:
     found: CorrectedMean
 
     def document(self) -> dict[str, object]:
-        found = self.found
+        corrected = self.found
         return {
             "run_a": self.pair[0],
             "run_b": self.pair[1],
             "dataset": self.dataset,
             "metric": self.metric,
-            "n": found.n,
-            "n_other": found.n_unlabelled,
-            "mean": found.human_mean,
+            "n": corrected.n,
+            "n_other": corrected.n_unlabelled,
+            "mean": corrected.human_mean,
             "ci_low": self.plain.low,
             "ci_high": self.plain.high,
             "method": self.plain.method,
             "adjusted": {
-                "estimate": found.estimate,
-                "ci_low": found.low,
-                "ci_high": found.high,
-                "std_error": found.std_error,
-                "method": found.method,
-                "lambda": found.lambda_,
+                "estimate": corrected.estimate,
+                "ci_low": corrected.low,
+                "ci_high": corrected.high,
+                "std_error": corrected.std_error,
+                "method": corrected.method,
+                "lambda": corrected.lambda_,
             },
-            "cases_saved": found.labels_saved,
+            "cases_saved": corrected.labels_saved,
         }
 
 
@@ -85,21 +85,21 @@ def adjusted_means(
         clusters = common["cluster"].to_numpy(), others["cluster"].to_numpy()
         bounded = metrics.get(metric, Traits()).bounded
         plain = interval(scores, clusters[0], bounded=bounded)
-        found = corrected_mean(
+        corrected = corrected_mean(
             scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], bounded=bounded, seed=seed
         )
         differing = int((scores != sides[0]).sum())
         if (
             differing >= FEWEST_DIFFERING
-            and _narrower(found, plain)
+            and _narrower(corrected, plain)
             and not is_biased_sample(sampling_bias(*sides, *clusters))
         ):
-            yield AdjustedMean(pair, dataset, metric, plain, found)
+            yield AdjustedMean(pair, dataset, metric, plain, corrected)
 
 
-def _narrower(found: CorrectedMean, plain: Interval) -> bool:
-    ends = (found.low, found.high, plain.low, plain.high)
-    if None in ends or not found.lambda_:
+def _narrower(corrected: CorrectedMean, plain: Interval) -> bool:
+    ends = (corrected.low, corrected.high, plain.low, plain.high)
+    if None in ends or not corrected.lambda_:
         return False
     low, high, plain_low, plain_high = (end or 0.0 for end in ends)
     return high - low < plain_high - plain_low

@@ -108,11 +108,11 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     None if there are many values and no threshold. `labelled` comes from `labelled_scores`.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
-    found = np.unique(np.concatenate([judge, _marks(labelled)]))
-    if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
+    levels = np.unique(np.concatenate([judge, _marks(labelled)]))
+    if levels.size <= 2 and set(levels.tolist()) <= {0.0, 1.0}:
         return _classes(np.array([0.0, 1.0]), judge, human, by_threshold=False)
-    if found.size <= min(_MAX_CLASSES, max(3, judge.size // 3)):
-        return _classes(found, judge, human, by_threshold=False)
+    if levels.size <= min(_MAX_CLASSES, max(3, judge.size // 3)):
+        return _classes(levels, judge, human, by_threshold=False)
     threshold = labelled["threshold"].drop_nulls()
     if threshold.is_empty():
         return None
@@ -147,27 +147,27 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
     n, none = judge.size, "scores are not classes, and there is no threshold"
-    found: dict[str, Estimated] = {name: undefined(n, none) for name in MEASURES}
+    measures: dict[str, Estimated] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
-    found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
-    found |= (
+    measures |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
+    measures |= (
         _unweighted(labelled, clusters, seed)
         if weights is None
         else dict.fromkeys(_UNWEIGHTED, undefined(n, _WEIGHTED))
     )
     if classes is None:
-        return found
-    found["accuracy"] = (
+        return measures
+    measures["accuracy"] = (
         mean_estimate(classes.agreed, clusters, bounded=True)
         if weights is None
         else accuracy(classes.human, classes.judge, classes.clusters(labelled), classes.weights(labelled))
     )
     pair, clusters, weights = (classes.human, classes.judge), classes.clusters(labelled), classes.weights(labelled)
-    found["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
-    found["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
+    measures["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
+    measures["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
     rates: Mapping[Any, Estimated] = class_rates(*pair, clusters, weights) if classes.binary else {}
     missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
-    return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
+    return measures | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
 
 
 def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> dict[str, Estimated]:
@@ -239,11 +239,11 @@ class Raters:
 
     def alt_document(self) -> dict[str, Any]:
         """The alternative annotator test and its verdict as JSON, without the values per person."""
-        test, found = self.alt_test, self.replaces
+        test, replacement = self.alt_test, self.replaces
         return {
-            "passes": found.may,
-            "winning_rate": found.rate,
-            "agrees": found.agrees,
+            "passes": replacement.may,
+            "winning_rate": replacement.rate,
+            "agrees": replacement.agrees,
             "advantage": test.advantage,
             "behind": test.behind,
             "method": test.method,
@@ -475,8 +475,8 @@ def partly_labelled(answers: pl.DataFrame) -> int:
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:
     """Whether a label passes; null without a threshold."""
-    found: pl.Expr = passes(pl.col("human"), pl.col("threshold"), higher_is_better=higher_is_better)
-    return found
+    reached: pl.Expr = passes(pl.col("human"), pl.col("threshold"), higher_is_better=higher_is_better)
+    return reached
 
 
 def of_series(names: Sequence[str | None]) -> pl.Expr:

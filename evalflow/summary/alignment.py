@@ -60,10 +60,10 @@ class Alignment:
     @property
     def labels_needed(self) -> int | None:
         """Labelled answers, both parts together, that would decide such a difference; None if no number would."""
-        found = self.deciding.difference if self.deciding else None
-        if found is None or found.difference is None or found.low is None or found.high is None:
+        comparison = self.deciding.difference if self.deciding else None
+        if comparison is None or comparison.difference is None or comparison.low is None or comparison.high is None:
             return None
-        needed = cases_needed(found.difference, found.low, found.high, 0.0, found.n)
+        needed = cases_needed(comparison.difference, comparison.low, comparison.high, 0.0, comparison.n)
         whole = self.learned + self.held_out
         return None if needed is None else max(whole + 1, math.ceil(needed * whole / self.scored))
 
@@ -98,10 +98,10 @@ def alignment_of(
     """Compare two judges of one metric on the same answers, by held-out labels from `label_frame`."""
     metric, dataset = str(labels["metric"][0]), str(labels["dataset"][0])
     held_out = labels.select(_KEY).n_unique()
-    found = judge_changes(before, after, labels, {metric: traits}, seed=seed)
-    if not found:
+    agreement_changes = judge_changes(before, after, labels, {metric: traits}, seed=seed)
+    if not agreement_changes:
         return Alignment(metric, dataset, None, [], None, learned, held_out, 0, answers)
-    (change,) = found
+    (change,) = agreement_changes
     width = _width(before, after, labels, traits, answers, seed)
     return Alignment(
         metric, dataset, change.judges[1], change.changes, width, learned, held_out, change.n_labels, answers
@@ -134,6 +134,6 @@ def _width(
         return None
     draws: list[Floats] = []
     for times in cluster_counts(groups, human.size, seed):
-        drawn = [drawn_spreads(human, side, clusters, times) for side in sides]
-        draws.append(np.stack([one.width(human.size, total) for one in drawn], axis=1))
+        resampled = [drawn_spreads(human, side, clusters, times) for side in sides]
+        draws.append(np.stack([one.width(human.size, total) for one in resampled], axis=1))
     return Agreements(values, np.concatenate(draws), human.size, groups).difference(0, 1)

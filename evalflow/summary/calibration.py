@@ -51,15 +51,15 @@ class TagShare:
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     """Tags whose answers are labelled far more or far less often than the others (Holm over tags, 1 %)."""
     labelled, clusters = answers["human"].is_not_null().to_numpy(), answers["cluster"].to_numpy()
-    found: list[TagShare] = []
+    shares: list[TagShare] = []
     for tag, inside in tagged(answers).items():
         test = sampling_bias(*(column[side] for column in (labelled, clusters) for side in (inside, ~inside)))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
-            found.append(TagShare(tag, test.labelled, test.rest, test.p_value))
-    if not found:
+            shares.append(TagShare(tag, test.labelled, test.rest, test.p_value))
+    if not shares:
         return []
-    p = adjust([one.p_value for one in found], "holm")
-    adjusted = [replace(one, p_value=float(value)) for one, value in zip(found, p, strict=True)]
+    p = adjust([one.p_value for one in shares], "holm")
+    adjusted = [replace(one, p_value=float(value)) for one, value in zip(shares, p, strict=True)]
     return [one for one in adjusted if is_significant(one.p_value, SAMPLING_LEVEL)]
 
 
@@ -68,14 +68,14 @@ def unusable_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> dict[tuple[s
 
     `answers` are the `labelled_scores` of the labels.
     """
-    found: dict[tuple[str, str], str] = {}
+    reasons: dict[tuple[str, str], str] = {}
     for (dataset, metric, *_), part in answers.group_by(SERIES, maintain_order=True):
         weighted = weights_of(part.filter(pl.col("human").is_not_null())) is not None
         own = _declared_unusable(labels, str(dataset), str(metric))
         tests = (None, ()) if weighted else (_bias_of(part), uneven_tags(part))
         if why := why_unusable(own, *tests):
-            found[str(dataset), str(metric)] = why
-    return found
+            reasons[str(dataset), str(metric)] = why
+    return reasons
 
 
 def why_unusable(declared: str, bias: SamplingBias | None, uneven: Sequence[TagShare]) -> str:
@@ -229,10 +229,10 @@ def calibrate_scores(
     for names, answers in labelled_scores(scores, labels, lower=lower).group_by(SERIES, maintain_order=True):
         dataset, metric, target, judge = (None if name is None else str(name) for name in names)
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
-        said = labels.filter(dataset=dataset, metric=metric, target=target)
+        series_labels = labels.filter(dataset=dataset, metric=metric, target=target)
         key = (dataset, metric, target, judge)
         gaps = failed.filter(of_series(key))
-        true = truths(said).filter(use="label"), said.filter(use="resolution")
+        true = truths(series_labels).filter(use="label"), series_labels.filter(use="resolution")
         row = _row(key, answers, gaps, true, traits[metric], seed)
         tags: list[CalibrationRow] = []
         lacking = tagged(gaps)
@@ -244,14 +244,14 @@ def calibrate_scores(
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         uneven = [] if row.weighted else uneven_tags(answers)
-        declared = _declared_unusable(said, dataset, metric)
+        declared = _declared_unusable(series_labels, dataset, metric)
         row = replace(row, unscored=missing, left_out=left_out, uneven=uneven, declared_unusable=declared)
         if row.unusable:
             row, *tags = (_without_correction(one, row.unusable) for one in (row, *tags))
         row = replace(row, tags=tags)
-        missing_labels = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
-        undefined = undefined_agreement(_cells(scores, key), said)
-        apart = _apart(answers, said, traits[metric], seed)
+        missing_labels = _missing(scores, pl.concat([answers, gaps]), series_labels, row, seed)
+        undefined = undefined_agreement(_cells(scores, key), series_labels)
+        apart = _apart(answers, series_labels, traits[metric], seed)
         rows.append(replace(row, missing=missing_labels, apart=apart, undefined=undefined))
     return rows
 
@@ -270,35 +270,37 @@ def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
 
 
 def _missing(
-    scores: pl.LazyFrame, answers: pl.DataFrame, said: pl.DataFrame, row: CalibrationRow, seed: int
+    scores: pl.LazyFrame, answers: pl.DataFrame, series_labels: pl.DataFrame, row: CalibrationRow, seed: int
 ) -> MissingLabels | None:
     """Answers that people were shown but did not label: a row's answers, and those on which its judge failed."""
     unlabelled = answers.filter(pl.col("human").is_null())
-    lacking = said.filter(use="missing").join(unlabelled, on=ANSWER, how="semi").unique(ANSWER, maintain_order=True)
+    lacking = (
+        series_labels.filter(use="missing").join(unlabelled, on=ANSWER, how="semi").unique(ANSWER, maintain_order=True)
+    )
     n, known = lacking.height, answers.height - unlabelled.height
     if not n:
         return None
-    found = MissingLabels(n, n / (n + known))
-    if found.share <= MOST_MISSING or not row.traits.bounded or row.unusable:
-        return found
+    missing = MissingLabels(n, n / (n + known))
+    if missing.share <= MOST_MISSING or not row.traits.bounded or row.unusable:
+        return missing
     up = row.traits.higher_is_better
     names = (row.dataset, row.metric, row.target, row.judge)
 
     def at(end: float) -> tuple[CorrectedMean, CorrectedMean | None]:
         filled = lacking.with_columns(human=pl.lit(end), use=pl.lit("label"))
-        table = pl.concat([said.filter(pl.col("use") != "missing"), filled])
+        table = pl.concat([series_labels.filter(pl.col("use") != "missing"), filled])
         lower = () if up else (row.metric,)
         parts = (labelled_scores(scores, table, failed=failed, lower=lower) for failed in (False, True))
         everything = _with_failed(*(part.filter(of_series(names)) for part in parts))
         return _corrected(everything, bounded=True, seed=seed), _pass_rate(everything, seed=seed)
 
     worst, best = at(0.0 if up else 1.0), at(1.0 if up else 0.0)
-    return replace(found, worst=worst[0], best=best[0], pass_rate_worst=worst[1], pass_rate_best=best[1])
+    return replace(missing, worst=worst[0], best=best[0], pass_rate_worst=worst[1], pass_rate_best=best[1])
 
 
-def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
+def _apart(answers: pl.DataFrame, series_labels: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
     """Agreement of a row's scores with the labels that count in no mean; None if there are none."""
-    own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
+    own = series_labels.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
     if not own.height:
         return None
     limits = own.join(answers.select(*ANSWER, "threshold"), on=ANSWER, how="left")

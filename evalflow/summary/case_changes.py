@@ -106,12 +106,12 @@ class CaseChanges:
             others.setdefault((row["dataset"], row["case_id"]), []).append(
                 MetricChange(*(row[name] for name in _SHOWN))
             )
-        found: list[CaseChange] = []
+        case_changes: list[CaseChange] = []
         for row in page.iter_rows(named=True):
             own = [one for one in others.get((row["dataset"], row["case_id"]), ()) if one.metric != row["metric"]]
             known = {name: row[name] for name in (*_SHOWN, *_CASE, "question")}
-            found.append(CaseChange(**known, is_answered_otherwise=row["answer"], others=own))
-        return found
+            case_changes.append(CaseChange(**known, is_answered_otherwise=row["answer"], others=own))
+        return case_changes
 
     @cached_property
     def cases(self) -> Sequence[CaseChange]:

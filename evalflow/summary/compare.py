@@ -85,7 +85,7 @@ class ComparisonRow:
 
     def document(self, margin: float | None = None) -> dict[str, object]:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
-        found = self.found
+        comparison = self.found
         row: dict[str, object] = {
             "run_a": self.pair[0],
             "run_b": self.pair[1],
@@ -96,17 +96,17 @@ class ComparisonRow:
             "judge": self.judge,
             "tag": self.tag,
             "also_tags": list(self.also_tags),
-            "n": found.n,
-            "clusters": found.clusters,
-            "value_a": found.value_a,
-            "value_b": found.value_b,
-            "difference": found.difference,
-            "std_error": found.std_error,
-            "ci_low": found.low,
-            "ci_high": found.high,
-            "p_value": found.p_value,
+            "n": comparison.n,
+            "clusters": comparison.clusters,
+            "value_a": comparison.value_a,
+            "value_b": comparison.value_b,
+            "difference": comparison.difference,
+            "std_error": comparison.std_error,
+            "ci_low": comparison.low,
+            "ci_high": comparison.high,
+            "p_value": comparison.p_value,
             "p_adjusted": self.p_adjusted,
-            "method": found.method,
+            "method": comparison.method,
             "detectable_difference": self.detectable,
             "verdict": self.verdict,
             "attribution": self.attribution,
@@ -286,8 +286,8 @@ class _Comparing:
         The cases as wholes have only a pass rate.
         """
         if sides[0]["metric"][0] == CASES:
-            found = self._difference(sides, "passed", bounded=True)
-            yield _uncorrected(make_row("pass_rate", True, found), max(self._labelled(sides, "human")))
+            difference = self._difference(sides, "passed", bounded=True)
+            yield _uncorrected(make_row("pass_rate", True, difference), max(self._labelled(sides, "human")))
             return
         judged = self._judged(sides)
         same = [
@@ -302,15 +302,15 @@ class _Comparing:
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
-            also += [name for name, found in figures if _same(found, alone)]
+            also += [name for name, difference in figures if _same(difference, alone)]
         yield replace(
             mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also, bounded=traits.bounded
         )
         if "pass_rate" not in also and all(own.height for own in judged):
             yield self._corrected(make_row, judged, ("passed", "accepted"), unusable, bounded=True)
-        for name, found in figures:
+        for name, difference in figures:
             if name not in also:
-                yield _uncorrected(make_row(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
+                yield _uncorrected(make_row(name, name not in LOWER_IS_BETTER, difference), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
         """The number of cases labelled in both runs, and the number in the run with fewer labels."""
@@ -333,11 +333,11 @@ class _Comparing:
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
         both, fewer = self._labelled(sides, people)
-        found = make_row("pass_rate", True, alone, labelled=both or fewer)
+        row = make_row("pass_rate", True, alone, labelled=both or fewer)
         if not fewer:
-            return replace(found, uncorrected=self._without_label(sides, people) if alone.difference else "")
+            return replace(row, uncorrected=self._without_label(sides, people) if alone.difference else "")
         if unusable:
-            return replace(found, uncorrected=unusable if alone.difference else "")
+            return replace(row, uncorrected=unusable if alone.difference else "")
         from evalflow.stats.corrected_differences import corrected_apart, corrected_difference, labelled_together
         from evalflow.stats.prediction import MIN_LABELS, few_labels
 
@@ -351,12 +351,12 @@ class _Comparing:
             corrected = corrected_difference(scores, labels, clusters[0], self.seed, bounded=bounded)
         elif fewer >= MIN_LABELS:
             corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed, bounded=bounded)
-            found = replace(found, labelled=fewer)
+            row = replace(row, labelled=fewer)
             if corrected and self.paired:
                 corrected = replace(corrected, n=alone.n)
         if corrected:
-            return replace(found, found=corrected, judged=alone)
-        return replace(found, uncorrected=few_labels(found.labelled) if alone.difference else "")
+            return replace(row, found=corrected, judged=alone)
+        return replace(row, uncorrected=few_labels(row.labelled) if alone.difference else "")
 
     def _judged(self, sides: Sides) -> Sides:
         """The cases with pass or fail; if paired, in both runs."""
@@ -390,8 +390,8 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders =
     made = [row for row in rows if row.found.p_value is not None]
     p = [row.found.p_value or 0.0 for row in made]
     after = _after(made, orders) if method == "holm" else [None] * len(made)
-    found = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
-    known = {id(row): float(value) for row, value in zip(made, found, strict=True)}
+    adjusted_p = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
+    known = {id(row): float(value) for row, value in zip(made, adjusted_p, strict=True)}
     level = level_of_each(after.count(None))
     return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
 

@@ -47,7 +47,7 @@ def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) ->
     """
     keys, means = units.keys, _RepeatMeans()
     repeated = ((keys[unit], own) for unit, own in cases if (own["judgements"] > 1).any())
-    found: list[dict[str, object]] = [
+    details: list[dict[str, object]] = [
         {
             **key,
             "statistic": "mean",
@@ -57,7 +57,7 @@ def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) ->
         for key, own in repeated
     ]
     means.finish()
-    return found
+    return details
 
 
 def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list[dict[str, object]]:
@@ -69,11 +69,11 @@ def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list
     table = known.collect(engine="streaming")
     keys, means = units.keys, _RepeatMeans()
     sides = units.arrays(table.drop("cluster").with_columns(cluster_numbers(table)))
-    found: list[dict[str, object]] = [
+    details: list[dict[str, object]] = [
         {**keys[unit], "noise": {"repeats": repeat_rates(own, pass_share, means)}} for unit, own in sides
     ]
     means.finish()
-    return found
+    return details
 
 
 class _RepeatMeans:
@@ -84,15 +84,15 @@ class _RepeatMeans:
 
     def of(self, shares: Floats, clusters: Ints | None) -> dict[str, object]:
         """The mean of shares; `finish` adds the interval."""
-        found: dict[str, object] = {"value": float(shares.mean()) if shares.size else None}
-        self._rows.append((found, moments(shares, clusters, bounded=True)))
-        return found
+        entry: dict[str, object] = {"value": float(shares.mean()) if shares.size else None}
+        self._rows.append((entry, moments(shares, clusters, bounded=True)))
+        return entry
 
     def finish(self) -> None:
         every = intervals(stacked(row for _, row in self._rows), bounded=True) if self._rows else ()
-        for place, (found, _) in enumerate(self._rows):
+        for place, (entry, _) in enumerate(self._rows):
             one = every[place]
-            found |= {"ci_low": one.low, "ci_high": one.high, "ci_method": one.method}
+            entry |= {"ci_low": one.low, "ci_high": one.high, "ci_method": one.method}
 
 
 def components_of(cases: pl.DataFrame) -> Components | None:
@@ -105,11 +105,11 @@ def _noise(cases: Columns, ids: pl.Series, pass_share: float, means: _RepeatMean
     scored = _chosen(cases, cases["judgements"] > 0, REPEATED)
     total = scored["answers"].sum()
     answers, judgements = float(total / scored["mean"].size), float(cases["judgements"].sum() / total)
-    found: dict[str, object] = {"answers_per_case": answers, "judgements_per_answer": judgements}
+    entry: dict[str, object] = {"answers_per_case": answers, "judgements_per_answer": judgements}
     parts = components(Repeated(*(scored[name] for name in REPEATED)), clusters_in(scored))
-    found |= _parts(parts, answers, judgements)
+    entry |= _parts(parts, answers, judgements)
     judged = _chosen(cases, cases["verdicts"] > 0, (*COUNTED, "place"))
-    return found | {
+    return entry | {
         "stability": _stability(judged, ids) if judged["place"].size else None,
         "draws": list(_draws(judged, means)) or None,
         "repeats": repeat_rates(judged, pass_share, means),
@@ -227,8 +227,8 @@ def consistency(scores: pl.LazyFrame) -> dict[str, object] | None:
         .with_columns(same=pl.col("equal") / pairs, variance=(pl.col("square") - pl.col("total") ** 2 / k) / (k - 1))
     )
     means = {"repeats": k.mean(), "same": pl.col("same").mean(), "sd": pl.col("variance").clip(0).mean().sqrt()}
-    found = answers.select(answers=pl.len(), **means).collect().row(0, named=True)
-    return found if found["answers"] else None
+    row = answers.select(answers=pl.len(), **means).collect().row(0, named=True)
+    return row if row["answers"] else None
 
 
 def replies(scores: pl.LazyFrame) -> dict[str, object]:
@@ -265,7 +265,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
     parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
     means = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
     spent = _spent(members)
-    found: list[dict[str, object]] = []
+    details: list[dict[str, object]] = []
     for values, rows in means.group_by("dataset", "target", "metric", "panel", maintain_order=True):
         key = dict(zip(SLICE, values, strict=True))
         own = [pl.col("member_of" if name == "judge" else name) == value for name, value in key.items()]
@@ -281,8 +281,8 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
             "mean_range": cells["range"].mean(),
             "widest": _widest(cells, names),
         }
-        found.append({**key, "tag": None, "statistic": "mean", "n": cells.height, "panel": about})
-    return found
+        details.append({**key, "tag": None, "statistic": "mean", "n": cells.height, "panel": about})
+    return details
 
 
 def _spent(members: pl.LazyFrame) -> pl.DataFrame:
@@ -309,8 +309,8 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, object
     from evalflow.stats.raters import krippendorff_alpha
 
     ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
-    found = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)
-    return {**found.document(), "n": found.n}
+    alpha = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)
+    return {**alpha.document(), "n": alpha.n}
 
 
 def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, object]]:

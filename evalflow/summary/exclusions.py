@@ -53,9 +53,9 @@ def with_exclusions(
     given = pl.LazyFrame([asdict(one) for one in excluded]).with_columns(pl.col("target_repeat").cast(pl.Int64))
     scores = scores.with_columns(pl.col("target_repeat").cast(pl.Int64))
     own = own_cells(scores).drop("reason").join(given.drop("at"), on=_RESULT, how="inner")
-    found = own.select(*_RESULT, "judge", "tags", "by", "reason").unique(maintain_order=True).collect()
+    results = own.select(*_RESULT, "judge", "tags", "by", "reason").unique(maintain_order=True).collect()
     taken: dict[tuple[str | None, ...], list[tuple[str, str]]] = {}
-    for *series, tags, by, reason in found.select(*SLICE, "tags", "by", "reason").iter_rows():
+    for *series, tags, by, reason in results.select(*SLICE, "tags", "by", "reason").iter_rows():
         for tag in (None, *dict.fromkeys(level for own in tags or () for level in tag_levels(own))):
             taken.setdefault((*series, tag), []).append((by, reason))
     touched = scores.filter(pl.col("metric").is_in({one.metric for one in excluded}))

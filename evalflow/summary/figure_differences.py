@@ -77,8 +77,8 @@ def figure_differences(
             yield name, design.of_means(rows, name)
     elif values.spec.per_label:
         for (label,), own in rows.sort("label").group_by("label", maintain_order=True) if by_class else ():
-            for name, found in _Classified(own, design).of_class(_TRUE, _SCORES[:3]):
-                yield f"{name}[{label}]", found
+            for name, difference in _Classified(own, design).of_class(_TRUE, _SCORES[:3]):
+                yield f"{name}[{label}]", difference
     elif values.spec.kind == "classification":
         yield from _of_classes(rows, values.spec, design, by_class=by_class)
 
@@ -99,13 +99,15 @@ def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_cla
         yield from classified.of_class(positive, _SCORES[:3])
         yield "mcc", classified.difference(matthews(classified.pairs, positive))
     else:
-        yield from ((name, found) for name, found in classified.over_classes() if name not in same_as_mean(spec))
+        yield from (
+            (name, difference) for name, difference in classified.over_classes() if name not in same_as_mean(spec)
+        )
     if spec.confidence:
         yield from _confidence_figures(rows, design)
     if by_class and spec.positive is None:
         for label in labels_of(classified.pairs):
-            for name, found in classified.of_class(label, _SCORES):
-                yield f"{name}[{label_text(label)}]", found
+            for name, difference in classified.of_class(label, _SCORES):
+                yield f"{name}[{label_text(label)}]", difference
 
 
 class _Classified:

@@ -36,13 +36,13 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     alone = not (units.repeated or units.clustered)
     counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), alone=alone)
     keys = units.keys
-    found: list[Slice] = []
+    slices: list[Slice] = []
     for name, spec in specs.items():
         records = decode_values(spec, counted.filter(pl.col("metric") == name))
         for unit, own in units.rows(records):
             if keys[unit]["metric"] == name:
-                found.append(Slice(unit, keys[unit], compute(spec, own, seed)))
-    return sorted(found, key=lambda part: part.unit)
+                slices.append(Slice(unit, keys[unit], compute(spec, own, seed)))
+    return sorted(slices, key=lambda part: part.unit)
 
 
 def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
@@ -57,8 +57,8 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
     if spec.per_label:
         return label_figures(counts, seed)
     positive = None if spec.positive is None else class_text(spec.positive)
-    found = classification_figures(counts, positive, seed)
-    return [*found, *reliability_figures(counts, seed)] if spec.confidence else found
+    class_figures = classification_figures(counts, positive, seed)
+    return [*class_figures, *reliability_figures(counts, seed)] if spec.confidence else class_figures
 
 
 def statistics(spec: FigureSpec) -> list[str]:

@@ -38,16 +38,16 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     reason why labels correct nothing in this run.
     """
     every = [row for one in calibration for row in (one, *one.tags)]
-    found = {(row.dataset, row.target, row.metric, row.judge, row.tag): row for row in every}
-    if not found:
+    by_slice = {(row.dataset, row.target, row.metric, row.judge, row.tag): row for row in every}
+    if not by_slice:
         return summary
     rows = rows_of(summary.frame)
     sizes = {row.series: row.n for row in rows if row.statistic == "mean" and row.tag is None}
     for place, row in enumerate(rows):
-        whole = found.get((*row.series, None))
+        whole = by_slice.get((*row.series, None))
         if row.statistic == "mean" and whole is not None:
             of_all = row.n == sizes[row.series]  # a tag of all answers has no row of its own
-            calibrated = found.get((*row.series, None if of_all else row.tag))
+            calibrated = by_slice.get((*row.series, None if of_all else row.tag))
             rows[place] = replace(row, **_corrections(row, calibrated, whole, refused))
     return Summary(frame_of(rows), summary.details)
 
@@ -75,8 +75,8 @@ def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: Calibration
     if why := refused or whole.unusable or (own.uncorrected if own else few_labels(0)):
         return {**known, "uncorrected": why}
     assert own is not None  # else there was a reason
-    found = {**_of(row, _MEAN, own.corrected), **_of(row, _PASS_RATE, own.pass_rate)}
-    return {**known, **found, "std_error": own.corrected.std_error}
+    corrected = {**_of(row, _MEAN, own.corrected), **_of(row, _PASS_RATE, own.pass_rate)}
+    return {**known, **corrected, "std_error": own.corrected.std_error}
 
 
 def _of(row: SummaryRow, names: Sequence[str], means: CorrectedMean | None) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def parse_gates(
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
     for name, conditions in (gates or {}).items():
         merged.setdefault(name, {}).update(conditions)
-    found: list[Gate] = []
+    parsed: list[Gate] = []
     problems: list[Problem] = []
     for about, conditions in merged.items():
         point = conditions.get(_POINT) is True
@@ -73,12 +73,12 @@ def parse_gates(
                     _check_looks(gate, where, metrics)
                     gate = replace(gate, looks=_looks_of(conditions[_LOOKS]))
                 gate = replace(gate, judge_alone=conditions.get(_JUDGE_ALONE) is True)
-                found.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
+                parsed.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
             except UserError as error:
                 problems += error.problems
     if problems:
         raise UserError(problems)
-    return found
+    return parsed
 
 
 def _gate(

@@ -63,15 +63,15 @@ class ItemTable:
 
     def of(self, *kinds: ItemKind) -> list[RankedItem]:
         """The cases of some kinds; first those that better runs fail."""
-        found = self.rows.filter(pl.col("kind").is_in(list(kinds)))
-        ordered = found.sort("discrimination", nulls_last=True, maintain_order=True)
+        selected = self.rows.filter(pl.col("kind").is_in(list(kinds)))
+        ordered = selected.sort("discrimination", nulls_last=True, maintain_order=True)
         return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
     def contradicted(self) -> list[RankedItem]:
         """The cases with answers whose score contradicts people's label, most contradictions first."""
-        found = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
-        ordered = found.sort("contradicted", descending=True, maintain_order=True)
+        selected = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
+        ordered = selected.sort("contradicted", descending=True, maintain_order=True)
         return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
@@ -89,16 +89,16 @@ def item_table(
     bounded: bool,
 ) -> ItemTable:
     """The items of the common cases; `labels` are people's of each run's answers, as in `label_frame`."""
-    found = items(common.scores if higher_is_better else -common.scores)
+    item_stats = items(common.scores if higher_is_better else -common.scores)
     systems = len(common.names)
     table = common.cases.select("case_id").with_columns(
-        kind=pl.Series(of_items(found, common.passed)),
+        kind=pl.Series(of_items(item_stats, common.passed)),
         mean=pl.Series(common.scores.mean(axis=1)),
-        spread=pl.Series(found.spread),
-        discrimination=_series(found.discrimination),
-        ci_low=_series(found.low),
-        ci_high=_series(found.high),
-        p_adjusted=_series(found.p_adjusted),
+        spread=pl.Series(item_stats.spread),
+        discrimination=_series(item_stats.discrimination),
+        ci_low=_series(item_stats.low),
+        ci_high=_series(item_stats.high),
+        p_adjusted=_series(item_stats.p_adjusted),
     )
     parts = [_labelled(common, runs[name], labels[name]) for name in common.names if name in labels] if bounded else []
     none = pl.lit(None, pl.Int64)
@@ -120,9 +120,9 @@ def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -
     A tie of people between the ends contradicts no score.
     """
     of_metric = {"dataset": common.dataset, "metric": common.metric}
-    found = labelled_scores(scores.filter(**of_metric), labels.filter(**of_metric)).drop_nulls("human")
+    answers = labelled_scores(scores.filter(**of_metric), labels.filter(**of_metric)).drop_nulls("human")
     distance = (pl.col("score") - pl.col("human")).abs()
-    return found.select("case_id", apart=(distance > _HALF) | ((distance == _HALF) & (pl.col("people") == 1)))
+    return answers.select("case_id", apart=(distance > _HALF) | ((distance == _HALF) & (pl.col("people") == 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +142,17 @@ class ShortSet:
         return self.loss is not None and side_of(0, self.loss.low, self.loss.high) > 0
 
     def document(self) -> dict[str, object]:
-        found: dict[str, object] | None = None
+        loss: dict[str, object] | None = None
         if self.loss is not None:
             known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}
-            found = {**known, "is_better_than_random": self.is_better}
+            loss = {**known, "is_better_than_random": self.is_better}
         return {
             "dataset": self.dataset,
             "metric": self.metric,
             "n": len(self.ids),
             "of": self.of,
             "ids": list(self.ids),
-            "loss": found,
+            "loss": loss,
         }
 
 

@@ -75,11 +75,13 @@ def judge_changes(
     sides = [_labelled(scores, labels, lower) for scores in (before, after)]
     second = sides[1].select(*_ANSWERS, judge_after="judge", score_after="score", threshold_after="threshold")
     both = sides[0].join(second, on=_ANSWERS, how="inner", maintain_order="left")
-    found: list[JudgeAgreementChange] = []
+    agreement_changes: list[JudgeAgreementChange] = []
     for (dataset, metric, old, new), rows in both.group_by(_SERIES, maintain_order=True):
         changes = _changes(rows, traits.get(str(metric), Traits()), seed)
-        found.append(JudgeAgreementChange(str(dataset), str(metric), (_name(old), _name(new)), rows.height, changes))
-    return found
+        agreement_changes.append(
+            JudgeAgreementChange(str(dataset), str(metric), (_name(old), _name(new)), rows.height, changes)
+        )
+    return agreement_changes
 
 
 def _name(judge: object) -> str | None:
@@ -99,14 +101,14 @@ def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementCha
     sides = rows, rows.with_columns(score="score_after", threshold="threshold_after")
     classes = _classes(sides, traits)
     measured = [agreement(side, own, seed=seed) for side, own in zip(sides, classes, strict=True)]
-    documents = [{name: one.document() for name, one in found.items()} for found in measured]
+    documents = [{name: one.document() for name, one in results.items()} for results in measured]
     headline = next((name for one in documents if (name := headline_measure(one)) in _HEADLINES), None)
     names: list[Measure] = []
     if headline:
         names.append(_HEADLINES[headline])
     if classes[0] is not None:
         names.append("accuracy")
-    found: list[AgreementChange] = []
+    results: list[AgreementChange] = []
     for name in names:
         clusters, weights = clusters_of(rows), weights_of(rows)
         human, judges = rows["human"].to_numpy(), np.stack([side["score"].to_numpy() for side in sides])
@@ -119,8 +121,8 @@ def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementCha
                 clusters, weights = old.clusters(rows), old.weights(rows)
             both = agreements(human, judges, name, clusters, weights, seed=seed)
             difference = replace(both, n=rows.height).difference(0, 1)
-        found.append(AgreementChange(name, measured[0][name], measured[1][name], difference))
-    return found
+        results.append(AgreementChange(name, measured[0][name], measured[1][name], difference))
+    return results
 
 
 def _classes(sides: Sequence[pl.DataFrame], traits: Traits) -> Sequence[Classes | None]:

@@ -79,14 +79,16 @@ def choose(of: tuple[str, str, str], candidates: Sequence[JudgeInRun], seed: int
     if sides[0].height < fewest:
         return JudgeBoard(*of, None, sides[0].height, [])
     measure, human, judges, clusters, weights = _as_measured(sides, [one.higher_is_better for one in candidates])
-    found = replace(agreements(human, judges, measure, clusters, weights, seed=seed), n=sides[0].height)
-    ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]
-    ranked.sort(key=lambda place: -found.values[place])
-    verdicts = _verdicts(found, ranked)
-    ranking = [_entry(candidates[place], found, place, *verdicts[place]) for place in ranked]
+    judge_agreement = replace(agreements(human, judges, measure, clusters, weights, seed=seed), n=sides[0].height)
+    ranked = [
+        place for place in range(len(candidates)) if judge_agreement.values[place] == judge_agreement.values[place]
+    ]
+    ranked.sort(key=lambda place: -judge_agreement.values[place])
+    verdicts = _verdicts(judge_agreement, ranked)
+    ranking = [_entry(candidates[place], judge_agreement, place, *verdicts[place]) for place in ranked]
     rest = [place for place in range(len(candidates)) if place not in ranked]
-    ranking += [_entry(candidates[place], found, place, None, "undefined") for place in rest]
-    return JudgeBoard(*of, measure, found.n, ranking)
+    ranking += [_entry(candidates[place], judge_agreement, place, None, "undefined") for place in rest]
+    return JudgeBoard(*of, measure, judge_agreement.n, ranking)
 
 
 def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
@@ -100,8 +102,8 @@ def _as_measured(
     sides: Sequence[pl.DataFrame], higher: Sequence[bool]
 ) -> tuple[Measure, Array, Array, Array | None, Floats | None]:
     """Measure, people's values, the judges' of shape (judges, answers), clusters and weights."""
-    found = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
-    classes = [one for one in found if one is not None]
+    side_classes = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
+    classes = [one for one in side_classes if one is not None]
     if len(classes) == len(sides) and all(np.array_equal(one.human, classes[0].human) for one in classes):
         first = classes[0]
         judges = np.stack([one.judge for one in classes])
@@ -110,21 +112,21 @@ def _as_measured(
     return "spearman", sides[0]["human"].to_numpy(), scores, clusters_of(sides[0]), weights_of(sides[0])
 
 
-def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, Standing]]:
+def _verdicts(judge_agreement: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, Standing]]:
     if not ranked:
         return {}
     best, *others = ranked
-    p_values = {place: found.difference(best, place).p_value for place in others}
+    p_values = {place: judge_agreement.difference(best, place).p_value for place in others}
     tested = {place: p for place, p in p_values.items() if p is not None}
     pairs = len(ranked) * (len(ranked) - 1) // 2
     adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
     known = dict(zip(tested, adjusted, strict=False))
     verdicts: dict[int, Standing] = {place: of_judge(known.get(place)) for place in others}
-    agrees = above_chance(float(found.values[best]), found.interval(best).low)
+    agrees = above_chance(float(judge_agreement.values[best]), judge_agreement.interval(best).low)
     first = of_first(verdicts.values(), agrees=agrees)
     return {best: (None, first), **{place: (known.get(place), verdicts[place]) for place in others}}
 
 
-def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> RankedJudge:
-    value, span = float(found.values[place]), found.interval(place)
+def _entry(one: JudgeInRun, judge_agreement: Agreements, place: int, p: float | None, verdict: Standing) -> RankedJudge:
+    value, span = float(judge_agreement.values[place]), judge_agreement.interval(place)
     return RankedJudge(one.run, one.judge, value if value == value else None, span.low, span.high, p, verdict)

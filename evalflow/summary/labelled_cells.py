@@ -31,8 +31,8 @@ def with_people(scores: pl.LazyFrame, people: pl.DataFrame | None) -> pl.LazyFra
         nobody = {"human": pl.lit(None, pl.Float64), "human_passed": pl.lit(None, pl.Boolean)}
         return scores.with_columns(**nobody, human_undefined=pl.lit(value=False))
     repeat = pl.col("target_repeat").cast(pl.Int64)
-    found = people.lazy().with_columns(repeat)
-    joined = scores.with_columns(repeat).join(found, on=_ANSWER, how="left", maintain_order="left")
+    answers = people.lazy().with_columns(repeat)
+    joined = scores.with_columns(repeat).join(answers, on=_ANSWER, how="left", maintain_order="left")
     passed = pl.when(pl.col("passed").is_not_null()).then(pl.col("accepted") >= PASSING_SHARE)
     undefined = pl.col("human_undefined").fill_null(value=False)
     return joined.with_columns(human_passed=passed, human_undefined=undefined).drop("accepted")

@@ -46,11 +46,11 @@ class MemberScores:
     def of_class(self, scores: Floats) -> Ints:
         """The class of each score, by the threshold or as the nearest level (ties up); MISSING for NaN."""
         if self.threshold is not None:
-            found = passes(scores, self.threshold, higher_is_better=self.higher_is_better).astype(np.int64)
+            classes = passes(scores, self.threshold, higher_is_better=self.higher_is_better).astype(np.int64)
         else:
             down = self.levels[::-1]
-            found = self.levels.size - 1 - np.abs(np.nan_to_num(scores)[..., None] - down).argmin(axis=-1)
-        return np.where(np.isnan(scores), MISSING, found)
+            classes = self.levels.size - 1 - np.abs(np.nan_to_num(scores)[..., None] - down).argmin(axis=-1)
+        return np.where(np.isnan(scores), MISSING, classes)
 
     @property
     def classes(self) -> list[str]:
@@ -126,9 +126,9 @@ def member_scores(
     sure = np.full((table.height, len(names)), math.nan)
     if confidence:
         decided = first.filter(pl.col("member_of").is_null() & (pl.col("judge") == row.judge)).select(*key, "steps")
-        said = table.join(decided.collect(), on=key, how="left", maintain_order="left")["steps"]
-        for place, found in enumerate(map(_confidences, said)):
-            sure[place] = [math.nan if found.get(name) is None else found[name] for name in names]
+        steps = table.join(decided.collect(), on=key, how="left", maintain_order="left")["steps"]
+        for place, by_member in enumerate(map(_confidences, steps)):
+            sure[place] = [math.nan if by_member.get(name) is None else by_member[name] for name in names]
     columns = [
         table.select(f"{what}:{at}" for at in range(len(names))).cast(pl.Float64).fill_null(math.nan).to_numpy()
         for what in ("score", "cost_usd")
@@ -160,7 +160,7 @@ def member_scores(
 def _confidences(steps: str | None) -> dict[str, object]:
     for step in json.loads(steps or "[]"):
         if step["id"] == "members":
-            return {name: said.get("confidence") for name, said in zip(step["items"], step["reply"], strict=True)}
+            return {name: reply.get("confidence") for name, reply in zip(step["items"], step["reply"], strict=True)}
     return {}
 
 
@@ -168,43 +168,43 @@ def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
     """Error rates, weights and their gain, and shared errors; None for fewer than MIN_LABELS labels or one class."""
     known = members.known()
     votes, truth = members.of_class(members.scores), members.of_class(members.human)
-    said, true, units = votes[known], truth[known], cluster_codes(members.units[known])
+    known_votes, true, units = votes[known], truth[known], cluster_codes(members.units[known])
     classes = members.levels.size
     if true.size < MIN_LABELS or np.unique(true).size < 2 or np.unique(units).size < 2:
         return None
-    weights, useless = _weights(said, true, classes)
+    weights, useless = _weights(known_votes, true, classes)
     right = _validated_ways(members, known, votes, truth, classes, seed)
     names = members.names
     return PanelAdvice(
         names=names,
         n=true.size,
         classes=members.classes,
-        confusion=[_confusion(said[:, at], true, units, classes) for at in range(len(names))],
+        confusion=[_confusion(known_votes[:, at], true, units, classes) for at in range(len(names))],
         weights=dict(zip(names, (weights / weights.sum()).tolist(), strict=True)),
         useless=[name for name, none in zip(names, useless.tolist(), strict=True) if none],
         ways={name: mean_estimate(one, units, bounded=True) for name, one in right.items()},
         gain=paired_difference(right["majority"], right["weighted"], units, seed, bounded=True),
         alone=(
-            names[int((said == true[:, None]).mean(axis=0).argmax())],
+            names[int((known_votes == true[:, None]).mean(axis=0).argmax())],
             paired_difference(right["weighted"], right["best member"], units, seed, bounded=True),
         ),
         shared=[
-            (names[a], names[b], shared_errors(said[:, a], said[:, b], true, classes, units, seed))
+            (names[a], names[b], shared_errors(known_votes[:, a], known_votes[:, b], true, classes, units, seed))
             for a, b in combinations(range(len(names)), 2)
         ],
     )
 
 
-def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[Estimated]]:
+def _confusion(votes: Ints, true: Ints, units: Ints, classes: int) -> list[list[Estimated]]:
     return [
-        [mean_estimate(said[true == down] == across, units[true == down], bounded=True) for across in range(classes)]
+        [mean_estimate(votes[true == down] == across, units[true == down], bounded=True) for across in range(classes)]
         for down in range(classes)
     ]
 
 
-def _weights(said: Ints, true: Ints, classes: int) -> tuple[Floats, Bools]:
+def _weights(votes: Ints, true: Ints, classes: int) -> tuple[Floats, Bools]:
     """Log-odds of each member's accuracy, as a mean over the classes (Nitzan & Paroush 1982), and who is useless."""
-    model = dawid_skene(said, true, classes)
+    model = dawid_skene(votes, true, classes)
     diagonal = np.diagonal(model.confusion, axis1=1, axis2=2)
     accuracy = diagonal[:, np.unique(true)].mean(axis=1)
     odds = np.log(accuracy * (classes - 1) / (1 - accuracy))
@@ -217,9 +217,9 @@ def _validated_ways(
 ) -> dict[str, Floats]:
     """Whether each combination is right on each known answer; weights, model and best member come from other folds."""
     place = np.flatnonzero(known)
-    said, true, scores = votes[place], truth[place], members.scores[place]
+    known_votes, true, scores = votes[place], truth[place], members.scores[place]
     folds = _folds(members.units[place], seed)
-    shares = (said[:, :, None] == np.arange(classes)).sum(axis=1)
+    shares = (known_votes[:, :, None] == np.arange(classes)).sum(axis=1)
     # A tie goes to the worse class: the first one, or the last one if lower scores are better.
     worst_first = members.threshold is not None or members.higher_is_better
     most = shares.argmax(axis=1) if worst_first else classes - 1 - shares[:, ::-1].argmax(axis=1)
@@ -227,9 +227,9 @@ def _validated_ways(
     best, weighted, pooled = (np.zeros(true.size) for _ in range(3))
     for fold in np.unique(folds):
         test, train = folds == fold, folds != fold
-        winner = (said[train] == true[train, None]).mean(axis=0).argmax()
-        best[test] = said[test, winner] == true[test]
-        weights, _ = _weights(said[train], true[train], classes)
+        winner = (known_votes[train] == true[train, None]).mean(axis=0).argmax()
+        best[test] = known_votes[test, winner] == true[test]
+        weights, _ = _weights(known_votes[train], true[train], classes)
         weighted[test] = members.of_class(scores[test] @ weights / weights.sum()) == true[test]
         labels = np.where(np.isnan(members.human), MISSING, truth)
         labels[place[test]] = MISSING

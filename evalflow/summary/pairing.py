@@ -114,12 +114,12 @@ def lower_is_better(metrics: Mapping[str, Traits]) -> list[str]:
 
 def tagged(cases: pl.DataFrame) -> dict[str, Bools]:
     """Every tag of the cases, ancestors included, in alphabetical order, and which of the cases have it."""
-    found: dict[str, Bools] = {}
+    masks: dict[str, Bools] = {}
     rows = cases.select("tags").with_row_index("row").explode("tags").drop_nulls()
     for (tag,), own in rows.group_by("tags"):
         for level in tag_levels(str(tag)):
-            found.setdefault(level, np.zeros(cases.height, dtype=np.bool_))[own["row"].to_numpy()] = True
-    return dict(sorted(found.items()))
+            masks.setdefault(level, np.zeros(cases.height, dtype=np.bool_))[own["row"].to_numpy()] = True
+    return dict(sorted(masks.items()))
 
 
 def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
@@ -131,15 +131,15 @@ def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence
     if not by_tag:
         yield None, [], sides
         return
-    found: dict[object, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
+    distinct: dict[object, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
     tags_a, tags_b = (tagged(side) for side in sides)
     for tag in (name for name in tags_a if name in tags_b):
         own = sides[0].filter(tags_a[tag]), sides[1].filter(tags_b[tag])
-        if _ids(own) in found:
-            found[_ids(own)][1].append(tag)
+        if _ids(own) in distinct:
+            distinct[_ids(own)][1].append(tag)
         else:
-            found[_ids(own)] = (tag, [], own)
-    yield from found.values()
+            distinct[_ids(own)] = (tag, [], own)
+    yield from distinct.values()
 
 
 def _ids(sides: Sides) -> tuple[frozenset[str], ...]:

@@ -65,10 +65,10 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
             finish_reason=pl.when("cut_off").then(pl.lit(CUT_OFF)),
         )
     )
-    found = cases.collect(engine="streaming")
+    case_rows = cases.collect(engine="streaming")
     # Taking the first of many lists, or a join, would take several times as long.
-    about = rows.select("place", "group", "tags").join(found.lazy().select("place"), on="place", how="semi")
-    joined = found.join(about.collect(engine="streaming"), on="place")
+    about = rows.select("place", "group", "tags").join(case_rows.lazy().select("place"), on="place", how="semi")
+    joined = case_rows.join(about.collect(engine="streaming"), on="place")
     return joined.sort("place").drop("errs", "undefined", "cut_off", "place")
 
 

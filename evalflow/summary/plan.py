@@ -152,9 +152,9 @@ class Planner:
         ratio = self._ratios.get("detect")
         if ratio is not None:
             return self._formula_detectable(cases / ratio, answers, judgements)
-        found = self._formula_detectable(cases, answers, judgements)
-        if found is None or self._units(cases, self.basis.differences) > MANY:
-            return found
+        difference = self._formula_detectable(cases, answers, judgements)
+        if difference is None or self._units(cases, self.basis.differences) > MANY:
+            return difference
         if "detectable" not in self._ratios:
             bounded, each = self.basis.differences.bounded, self.level.each
             most = self._most
@@ -162,9 +162,9 @@ class Planner:
             def reached(x: float, seed: int) -> float:
                 return power(self._pairs(min(x, most)), cases, each, bounded=bounded, seed=seed)
 
-            self._ratios["detectable"] = solved(reached, found, self.level.power, each) / found
-        found *= self._ratios["detectable"]
-        return found if found <= self._most else None
+            self._ratios["detectable"] = solved(reached, difference, self.level.power, each) / difference
+        difference *= self._ratios["detectable"]
+        return difference if difference <= self._most else None
 
     def cases_for_width(self, width: float, answers: float, judgements: float) -> int:
         """Number of cases whose 95 % interval is no wider than this, with the basis' chance."""
@@ -187,13 +187,13 @@ class Planner:
         limit = 1.0 if basis.chance is None else basis.scores_limit
         variance = basis.scores.variance(answers, judgements) * basis.design_effect
         many = self._units(cases, basis.cases) > MANY and not self._exact
-        drawn = basis.cases.scaled(variance if many else variance / limit)
+        population = basis.cases.scaled(variance if many else variance / limit)
         if basis.chance is None or many:
-            found = typical_width(replace(drawn, clusters=None) if many else drawn, cases)
+            interval_width = typical_width(replace(population, clusters=None) if many else population, cases)
         else:
-            every = widths(drawn, cases, unknown=True)
-            found = float(np.quantile(np.where(np.isnan(every), np.inf, every), basis.chance))
-        return found if math.isfinite(found) else None
+            every = widths(population, cases, unknown=True)
+            interval_width = float(np.quantile(np.where(np.isnan(every), np.inf, every), basis.chance))
+        return interval_width if math.isfinite(interval_width) else None
 
     @property
     def _exact(self) -> bool:
@@ -212,21 +212,21 @@ class Planner:
 
     def _pairs(self, difference: float) -> Pairs:
         basis = self.basis
-        flips, drawn = basis.flips_at(difference), basis.differences
-        if flips is not None and drawn.clusters is None:
+        flips, population = basis.flips_at(difference), basis.differences
+        if flips is not None and population.clusters is None:
             return flipping((flips - difference) / 2, (flips + difference) / 2)
         variance = basis.difference_variance(*basis.repeats[0]) if flips is None else flips - difference**2
-        return shifted(drawn.scaled(variance * basis.design_effect), difference)
+        return shifted(population.scaled(variance * basis.design_effect), difference)
 
     def _formula_to_detect(self, difference: float, answers: float, judgements: float) -> float:
         flips, level = self.basis.flips_at(difference), self.level
         if flips is None:
             variance = self.basis.difference_variance(answers, judgements)
-            found = cases_needed(variance, difference, alpha=level.each, power=level.power)
+            cases = cases_needed(variance, difference, alpha=level.each, power=level.power)
         else:
             worse, better = (flips - difference) / 2, (flips + difference) / 2
-            found = cases_needed_to_flip(worse, better, alpha=level.each, power=level.power)
-        return max(2.0, found * self.basis.design_effect)
+            cases = cases_needed_to_flip(worse, better, alpha=level.each, power=level.power)
+        return max(2.0, cases * self.basis.design_effect)
 
     def _formula_detectable(self, cases: float, answers: float, judgements: float) -> float | None:
         basis, level = self.basis, self.level

@@ -158,11 +158,11 @@ class Proof:
         return asdict(self)
 
     def findings(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        by_finding: dict[str, list[str]] = {}
         for row in self.rows:
             if row.change in ABOUT:
-                found.setdefault(row.finding, []).append(row.change)
-        return found
+                by_finding.setdefault(row.finding, []).append(row.change)
+        return by_finding
 
 
 def proof_of(

@@ -100,8 +100,8 @@ def common_cases(
         shared = shared.join(order, on="case_id").sort("at", "run")
         shape = (first.height, len(places))
         passed = shared["passed"]
-        said = [shared[name].fill_null(np.nan).to_numpy().reshape(shape) for name in ("human", "accepted")]
-        human, accepted = said if shared["human"].count() else (None, None)
+        label_arrays = [shared[name].fill_null(np.nan).to_numpy().reshape(shape) for name in ("human", "accepted")]
+        human, accepted = label_arrays if shared["human"].count() else (None, None)
         judges = [name for name in part["judge"].unique(maintain_order=True) if name]
         yield CommonCases(
             str(dataset),
@@ -268,14 +268,14 @@ def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0, unusable
     if common.metric == CASES:
         return [_by_mean(common, _Column("pass_rate", common.scores, None, True, True), seed, unusable)]
     scores = _Column("mean", common.scores, common.human, traits.higher_is_better, traits.bounded)
-    found = [_by_mean(common, scores, seed, unusable)]
+    rankings = [_by_mean(common, scores, seed, unusable)]
     same = traits.higher_is_better and common.passed is not None and bool((common.passed == common.scores).all())
     if common.human is not None and common.accepted is not None:
         same &= bool(np.array_equal(common.human, common.accepted, equal_nan=True))
     if common.passed is not None and not same:
         passed = _Column("pass_rate", common.passed, common.accepted, True, True)
-        found.append(_by_mean(common, passed, seed, unusable))
-    return found
+        rankings.append(_by_mean(common, passed, seed, unusable))
+    return rankings
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,11 +427,11 @@ def _by_strength(
 ) -> Ranking:
     first, second, points, place = comparisons
     codes = np.unique(common.clusters, return_inverse=True)[1]
-    found = strengths(first, second, points, names, codes[place])
-    ranks = rank_intervals(found.values, found.covariance, found.df, seed=seed)
-    low, high = t_interval(found.values, np.sqrt(np.diag(found.covariance)), np.full(len(names), found.df))
-    rows = _rows(common, names, found.values, list(zip(low.tolist(), high.tolist(), strict=True)), ranks)
-    name = "bradley_terry" if found.tie is None else "davidson"
+    fit = strengths(first, second, points, names, codes[place])
+    ranks = rank_intervals(fit.values, fit.covariance, fit.df, seed=seed)
+    low, high = t_interval(fit.values, np.sqrt(np.diag(fit.covariance)), np.full(len(names), fit.df))
+    rows = _rows(common, names, fit.values, list(zip(low.tolist(), high.tolist(), strict=True)), ranks)
+    name = "bradley_terry" if fit.tie is None else "davidson"
     ties = int(np.count_nonzero(np.asarray(points) == 0.5))
-    about = (common.dataset, common.metric, common.judge, by, True, common.cases.height, found.clusters)
+    about = (common.dataset, common.metric, common.judge, by, True, common.cases.height, fit.clusters)
     return Ranking(*about, f"{name}_max_t", rows, Comparisons(points.size, ties, position))

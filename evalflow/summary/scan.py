@@ -185,17 +185,17 @@ def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
 
 def _parse(block: bytes) -> pl.DataFrame:
     """One row for each line; all columns are null if it cannot be read."""
-    found = _read_lines(block)
-    if found is None or found.height != block.count(b"\n"):
+    table = _read_lines(block)
+    if table is None or table.height != block.count(b"\n"):
         lines = (line + b"\n" for line in block.split(b"\n")[:-1])
-        found = _read_lines(b"".join(line if _is_one(line) else b"{}\n" for line in lines))
-    assert found is not None
-    return found
+        table = _read_lines(b"".join(line if _is_one(line) else b"{}\n" for line in lines))
+    assert table is not None
+    return table
 
 
 def _is_one(line: bytes) -> bool:
-    found = _read_lines(line)
-    return found is not None and found.height == 1
+    table = _read_lines(line)
+    return table is not None and table.height == 1
 
 
 def _read_lines(block: bytes) -> pl.DataFrame | None:
@@ -286,10 +286,10 @@ def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFr
 
 def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
     own = rows.filter(pl.col("member_of").is_null())
-    found: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))
+    by_place: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))
     for place, metric, repeat, *values in own.select("place", "metric", "repeat", *_PART_COLUMNS).iter_rows():
-        found[place][metric][repeat] = tuple(values)
-    yield from found.items()
+        by_place[place][metric][repeat] = tuple(values)
+    yield from by_place.items()
 
 
 def _outcomes(composite: Composite, scores: _Scores) -> Iterator[tuple[int, Outcome]]:

@@ -69,8 +69,8 @@ class Units:
         parts = table.partition_by("part", as_dict=True, include_key=False)
         nothing = table.clear().drop("part")
         for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
-            found = [parts[part,] for part in own if (part,) in parts]
-            yield unit, pl.concat(found) if found else nothing
+            frames = [parts[part,] for part in own if (part,) in parts]
+            yield unit, pl.concat(frames) if frames else nothing
 
     def arrays(self, table: pl.DataFrame) -> UnitArrays:
         """Each unit with its rows of a table whose `part` is a `number`; numeric columns as arrays, null as NaN."""
@@ -101,9 +101,9 @@ class UnitArrays:
                 whole = slice(self.ends[own[0]], self.ends[own[-1] + 1])
                 yield unit, {name: column[whole] for name, column in self.columns.items()}
                 continue
-            found = [slice(self.ends[part], self.ends[part + 1]) for part in own]
+            spans = [slice(self.ends[part], self.ends[part + 1]) for part in own]
             columns = self.columns.items()
-            yield unit, {name: np.concatenate([column[part] for part in found]) for name, column in columns}
+            yield unit, {name: np.concatenate([column[part] for part in spans]) for name, column in columns}
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -267,7 +267,7 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
             mean.var().alias("answer_variance"),
             pl.col("per_judgement", "judge_variance").mean(),
         )
-    found = (
+    cases = (
         answers.with_columns(
             score=pl.when(pl.col("judgements") > 0).then(score / pl.col("judgements")),
             passed=pl.when(verdicts > 0).then(passes / verdicts),
@@ -276,7 +276,7 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
         .select("place", *NAMES, "share", *REPEATED, *COUNTED)
         .collect(engine="streaming")
     )
-    return found.with_columns(values[name].gather(found["place"]) for name in ("part", "cluster", "case_id"))
+    return cases.with_columns(values[name].gather(cases["place"]) for name in ("part", "cluster", "case_id"))
 
 
 def case_arrays(values: pl.DataFrame, units: Units) -> UnitArrays:

@@ -30,17 +30,17 @@ def with_stop(
     0..1, and pass rates, have a confidence sequence (`stopped_interval`). Everything else has no interval, and
     `ci_method` says so.
     """
-    found = _ends_after_stop(scores, {*bounded, CASES})
+    stopped_ends = _ends_after_stop(scores, {*bounded, CASES})
     counted = passing_metrics(scores)
     if summary.frame["metric"].is_in([CASES]).any():
-        found |= _ends_after_stop(passing_cases(scores, counted).lazy(), set())
+        stopped_ends |= _ends_after_stop(passing_cases(scores, counted).lazy(), set())
     rows: list[SummaryRow] = []
     for row in rows_of(summary.frame):
         held: dict[str, Any] = dict.fromkeys((*_MEAN[1:3], *_PASS_RATE[1:]))
         if row.ci_low is not None:
             held["ci_method"] = _STOPPED
         if row.statistic == "mean" or row.metric == CASES:
-            held |= found.get((*row.series, row.tag), {})
+            held |= stopped_ends.get((*row.series, row.tag), {})
             for (gate, dataset), look in looked.items():
                 same = (row.dataset, row.metric, row.tag) == (dataset, gate.metric, gate.tag)
                 if same and look.low is not None:
@@ -58,7 +58,7 @@ def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tup
 
     cells = own_cells(scores)
     units = find_units(cells)
-    keys, found = units.keys, dict[tuple[object, ...], dict[str, object]]()
+    keys, stopped_ends = units.keys, dict[tuple[object, ...], dict[str, object]]()
     for unit, own in case_arrays(values_of(cells, units, repeats=units.repeated), units):
         groups, ends = clusters_in(own), dict[str, object]()
         for column, names in (("score", _MEAN[1:3]), ("passed", _PASS_RATE[1:])):
@@ -67,5 +67,5 @@ def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tup
                 one = stopped_interval(own[column][known], None if groups is None else groups[known])
                 ends |= dict(zip(names, (one.low, one.high), strict=True))
                 ends |= {"ci_method": one.method} if column == "score" else {}
-        found[tuple(keys[unit][name] for name in (*SLICE, "tag"))] = ends
-    return found
+        stopped_ends[tuple(keys[unit][name] for name in (*SLICE, "tag"))] = ends
+    return stopped_ends

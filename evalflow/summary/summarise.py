@@ -54,19 +54,19 @@ def summarise(
     If several metrics have pass and fail, or cases bring checks, the metric `cases` follows: the pass rate is the share
     of cases that pass everything (`passing_cases`).
     """
-    found = summarise_metrics(scores, metrics, seed, pass_share=pass_share)
-    counted = passing_metrics(scores) if found.frame.height else {}
+    summary = summarise_metrics(scores, metrics, seed, pass_share=pass_share)
+    counted = passing_metrics(scores) if summary.frame.height else {}
     checks = {name for name, metric in metrics.items() if metric.config.kind == "checks"}
     if len(counted) < 2 and checks.isdisjoint(counted):
-        return found
+        return summary
     cases = passing_cases(scores, counted).lazy()
     rates = summarise_metrics(cases, {CASES: _OfCases()}, seed, pass_share=pass_share).frame.with_columns(
         *(pl.lit(None, pl.Float64).alias(name) for name in ("std", "median", "lowest")), statistic=pl.lit("pass_rate")
     )
-    places = {name: place for place, name in enumerate(found.frame["dataset"].unique(maintain_order=True))}
+    places = {name: place for place, name in enumerate(summary.frame["dataset"].unique(maintain_order=True))}
     order = pl.col("dataset").replace_strict(places, return_dtype=pl.Int64), "target"
-    rows = pl.concat([found.frame, rates]).sort(*order, nulls_last=True, maintain_order=True)
-    return Summary(rows, found.details)
+    rows = pl.concat([summary.frame, rates]).sort(*order, nulls_last=True, maintain_order=True)
+    return Summary(rows, summary.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,15 @@ def summarise_metrics(
 def _with_repeats(rows: pl.DataFrame, details: Sequence[Detail]) -> pl.DataFrame:
     """The rows in the columns of a summary, with the statistics of repeats for units with repeats."""
     schema = summary_schema()
-    found = [
+    repeat_rows = [
         {**{name: one[name] for name in (*SLICE, "tag")}, "statistic": "mean", **_repeat_columns(rates)}
         for one in details
         if (rates := one["noise"]["repeats"])
     ]
-    if found:
-        own = pl.DataFrame(found, schema={name: dtype for name, dtype in schema.items() if name in found[0]})
+    if repeat_rows:
+        own = pl.DataFrame(
+            repeat_rows, schema={name: dtype for name, dtype in schema.items() if name in repeat_rows[0]}
+        )
         keys = [*SLICE, "tag", "statistic"]
         rows = rows.join(own, on=keys, how="left", nulls_equal=True, maintain_order="left")
     missing = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in rows.columns)
@@ -167,11 +169,11 @@ def _numbers(values: Floats) -> pl.Series:
     return pl.Series(values, dtype=pl.Float64).fill_nan(None)
 
 
-def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, object]]]:
+def _figure_rows(slices: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, object]]]:
     """Rows of the figures, with the counts and costs of their unit and their own value and interval; and details."""
     rows: list[tuple[object, ...]] = []
     details: list[dict[str, object]] = []
-    for part in found:
+    for part in slices:
         for place, figure in enumerate(part.figures, start=1):
             rows.append(
                 (
@@ -282,11 +284,11 @@ def passing_rates(
         passes(pl.col("score"), threshold, higher_is_better=higher_is_better).mean().alias(str(place))
         for place, threshold in enumerate(thresholds)
     ]
-    found: list[Passing] = []
+    passing: list[Passing] = []
     for (dataset, target), part in table.group_by("dataset", "target", maintain_order=True):
         cases = part.group_by("case_id", maintain_order=True).agg(pl.col("cluster").first(), *shares)
         for place, threshold in enumerate(thresholds):
             rate = mean_of(cases, pl.col(str(place)), bounded=True)
             ends = (rate.low, rate.high, rate.method)
-            found.append(Passing(str(dataset), str(target), threshold, rate.n, rate.value or 0.0, *ends))
-    return found
+            passing.append(Passing(str(dataset), str(target), threshold, rate.n, rate.value or 0.0, *ends))
+    return passing

@@ -61,8 +61,8 @@ class Condition:
     def holds(self, value: float) -> bool:
         """Whether the value meets the condition; values that differ only by rounding count as equal."""
         reaches, stays = passes(value, self.limit), passes(value, self.limit, higher_is_better=False)
-        found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
-        return bool(found[self.operator])
+        outcomes = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
+        return bool(outcomes[self.operator])
 
 
 def against_limit(condition: Condition, low: float, high: float) -> bool | None:
@@ -103,24 +103,24 @@ def level_of_each(tests: int) -> float:
 
 
 def of_difference(
-    found: Difference, p_adjusted: float | None, *, higher_is_better: bool, of_answers: bool = True
+    comparison: Difference, p_adjusted: float | None, *, higher_is_better: bool, of_answers: bool = True
 ) -> Verdict:
     """B compared with A: significant if the adjusted p-value is below LEVEL and the interval, if any, excludes 0.
 
     Only a difference of answers judged in the same way (`of_answers`) is better or worse.
     """
-    if not is_significant(p_adjusted) or not found.difference:
+    if not is_significant(p_adjusted) or not comparison.difference:
         return "cannot_tell"
-    if found.low is not None and found.high is not None and not excludes_zero(found):
+    if comparison.low is not None and comparison.high is not None and not excludes_zero(comparison):
         return "cannot_tell"
     if not of_answers:
-        return "higher" if found.difference > 0 else "lower"
-    return "better" if (found.difference > 0) == higher_is_better else "worse"
+        return "higher" if comparison.difference > 0 else "lower"
+    return "better" if (comparison.difference > 0) == higher_is_better else "worse"
 
 
-def excludes_zero(found: Difference) -> bool:
+def excludes_zero(comparison: Difference) -> bool:
     """Whether the difference's interval, if it has one, excludes 0."""
-    return side_of(0, found.low, found.high) != 0
+    return side_of(0, comparison.low, comparison.high) != 0
 
 
 def reversed_verdict(verdict: Verdict) -> Verdict:
@@ -129,48 +129,48 @@ def reversed_verdict(verdict: Verdict) -> Verdict:
     return other.get(verdict, verdict)
 
 
-def oriented(found: Difference, *, higher_is_better: bool) -> tuple[float | None, float | None, float | None]:
+def oriented(comparison: Difference, *, higher_is_better: bool) -> tuple[float | None, float | None, float | None]:
     """The difference and its interval's bounds, with the sign changed if lower is better."""
     sign = 1 if higher_is_better else -1
-    low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
-    return None if found.difference is None else sign * found.difference, low, high
+    low, high = (None if end is None else sign * end for end in (comparison.low, comparison.high)[::sign])
+    return None if comparison.difference is None else sign * comparison.difference, low, high
 
 
-def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
+def not_worse(comparison: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
     """Whether B is not worse than A by more than the margin; None if the margin lies within the interval."""
-    _, low, high = oriented(found, higher_is_better=higher_is_better)
+    _, low, high = oriented(comparison, higher_is_better=higher_is_better)
     if low is None or high is None:
         return None
     return True if passes(low, -margin) else None if passes(high, -margin) else False
 
 
-def unseen_share(found: Difference, margin: float, *, higher_is_better: bool) -> float | None:
+def unseen_share(comparison: Difference, margin: float, *, higher_is_better: bool) -> float | None:
     """The share of cases that may drop from best to worst unseen, and so make B worse by the margin although it passes.
 
     The t interval does not allow for drops that the sample does not show. That share of drops is absent from more than
     1 - CONFIDENCE of such samples. None if the margin is not passed, if the drops would hardly go unseen, or if the
     interval does not depend on single changes (`evalflow.stats.rare`).
     """
-    difference, _, _ = oriented(found, higher_is_better=higher_is_better)
-    if difference is None or difference <= 0 or not any(found.rare):
+    difference, _, _ = oriented(comparison, higher_is_better=higher_is_better)
+    if difference is None or difference <= 0 or not any(comparison.rare):
         return None
     share = (margin + difference) / (1 + difference)
-    is_missed = (1 - share) ** found.clusters > 1 - CONFIDENCE
-    return share if is_missed and not_worse(found, margin, higher_is_better=higher_is_better) else None
+    is_missed = (1 - share) ** comparison.clusters > 1 - CONFIDENCE
+    return share if is_missed and not_worse(comparison, margin, higher_is_better=higher_is_better) else None
 
 
-def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
+def cases_to_decide(comparison: Difference, margin: float, *, higher_is_better: bool) -> int | None:
     """Number of cases that would show whether B is worse by more than the margin; None if unknown or already shown."""
-    difference, low, high = oriented(found, higher_is_better=higher_is_better)
+    difference, low, high = oriented(comparison, higher_is_better=higher_is_better)
     if difference is None or low is None or high is None:
         return None
-    if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
+    if not_worse(comparison, margin, higher_is_better=higher_is_better) is not None:
         return None
-    if found.method.startswith(RULE_OF_THREE):
-        return identical_cases_to_decide(found, margin)
-    if any(found.rare):
-        return cases_needed_at_margin(found, margin, higher_is_better=higher_is_better)
-    return cases_needed(difference, low, high, -margin, found.n)
+    if comparison.method.startswith(RULE_OF_THREE):
+        return identical_cases_to_decide(comparison, margin)
+    if any(comparison.rare):
+        return cases_needed_at_margin(comparison, margin, higher_is_better=higher_is_better)
+    return cases_needed(difference, low, high, -margin, comparison.n)
 
 
 def of_first(others: Collection[Standing], *, agrees: bool = True) -> Standing:
@@ -188,14 +188,14 @@ def of_judge(p_adjusted: float | None) -> Standing:
     return "worse" if is_significant(p_adjusted) else "cannot_tell"
 
 
-def of_taught_judge(found: Difference | None) -> Verdict:
+def of_taught_judge(comparison: Difference | None) -> Verdict:
     """A judge's agreement with people on held-out labels: after teaching compared with before.
 
     Always unclear without a difference, or if `method` says that the interval is too narrow for so few labels.
     """
-    if found is None or ":" in found.method:
+    if comparison is None or ":" in comparison.method:
         return "cannot_tell"
-    return of_difference(found, found.p_value, higher_is_better=True)
+    return of_difference(comparison, comparison.p_value, higher_is_better=True)
 
 
 def helps(verdict: Verdict) -> bool | None:
@@ -209,15 +209,15 @@ def above_chance(value: float | None, low: float | None) -> bool:
     return value is not None and (value > _PERFECT if low is None else low > 0)
 
 
-def agrees_more(found: AlphaComparison) -> Literal["more", "less"] | None:
+def agrees_more(alphas: AlphaComparison) -> Literal["more", "less"] | None:
     """Whether a judge agrees with people more or less than they do with each other; None if that is not clear.
 
     With fewer than 30 answers or clusters it is always unclear, because the interval is too narrow: with equally good
     judge and people it excluded 0 in 4 to 6 % of 400 simulations each for 30 to 100 answers, but in 6 to 11 % for 15
     to 20.
     """
-    rough = ":" in found.difference.method
-    side = 0 if rough else side_of(0, found.difference.low, found.difference.high)
+    rough = ":" in alphas.difference.method
+    side = 0 if rough else side_of(0, alphas.difference.low, alphas.difference.high)
     return "more" if side > 0 else "less" if side < 0 else None
 
 
@@ -272,17 +272,17 @@ def of_preference(share: Estimated) -> Preference:
     return "second" if side > 0 else "first" if side < 0 else "cannot_tell"
 
 
-def is_biased_sample(found: SamplingBias) -> bool:
+def is_biased_sample(bias: SamplingBias) -> bool:
     """Whether the labelled answers are unlikely to be a random sample."""
-    return is_significant(found.p_value, SAMPLING_LEVEL)
+    return is_significant(bias.p_value, SAMPLING_LEVEL)
 
 
-def of_items(found: Items, passed: Floats | None) -> list[ItemKind]:
+def of_items(item_stats: Items, passed: Floats | None) -> list[ItemKind]:
     """The verdict on each case over several runs; `passed` has the shape (cases, runs)."""
-    constant = found.spread == 0
+    constant = item_stats.spread == 0
     all_pass, all_fail = (constant & (False if passed is None else (passed == end).all(axis=1)) for end in (1, 0))
     kinds = np.select(
-        [all_pass, all_fail, constant, found.p_adjusted < LEVEL, found.high < 0],
+        [all_pass, all_fail, constant, item_stats.p_adjusted < LEVEL, item_stats.high < 0],
         ["all_pass", "all_fail", "alike", "key_suspect", "reversed"],
         "separates",
     )

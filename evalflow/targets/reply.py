@@ -397,11 +397,11 @@ def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
 
 def _places(name: str, reply: object) -> str:
     """Where else the value of a field may be: texts of the reply, wrapped and long ones first, or its longest lists."""
-    found = [leaf for leaf in leaves(reply) if not _OF_AN_ERROR.match(leaf.path)]
+    candidates = [leaf for leaf in leaves(reply) if not _OF_AN_ERROR.match(leaf.path)]
     if name == "answer":
-        likely = sorted(said(found), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
+        likely = sorted(said(candidates), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
     else:
-        lists = [leaf for leaf in found if name == "contexts" and as_list(leaf.value)]
+        lists = [leaf for leaf in candidates if name == "contexts" and as_list(leaf.value)]
         likely = sorted(lists, key=lambda leaf: -len(as_list(leaf.value)))
     if not likely:
         return ""

@@ -73,12 +73,12 @@ class SimulatedConversations:
         turn = 0
         while True:
             if not asked:
-                said = await self._next_turn(case, talk.messages, turn, repeat)
-                talk.spend += said.spend
+                user_turn = await self._next_turn(case, talk.messages, turn, repeat)
+                talk.spend += user_turn.spend
                 turn += 1
-                if ended := _end(said, talk, limits):
+                if ended := _end(user_turn, talk, limits):
                     return ended
-                talk.messages.append(Message("user", said.message))
+                talk.messages.append(Message("user", user_turn.message))
             asked = False
             answer = await target.answer(replace(case, messages=tuple(talk.messages)), repeat)
             talk.hear(answer)
@@ -95,13 +95,13 @@ class SimulatedConversations:
     async def _next_turn(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
         """The user's turn; CallError if the simulator gives none."""
         try:
-            said = await self._simulator.speak(case, messages, turn, repeat)
+            user_turn = await self._simulator.speak(case, messages, turn, repeat)
         except (EvalflowError, ExceptionGroup):
             raise
         except Exception as error:
             log.error("%s", of_exception(error), exc_info=error)
             raise CallError("exception", of_exception(error)) from error
-        return _checked(said, self._simulator.name)
+        return _checked(user_turn, self._simulator.name)
 
     def _finished(self, talk: _Talk, case: Case, ended: Ending, reason: str | None) -> Answer:
         answer = talk.last()
@@ -132,22 +132,22 @@ class SimulatedConversations:
         return {"ended": ended, "reason": reason, "turns": len(talk.answers), "simulator": self._simulator.name}
 
 
-def _checked(said: object, name: str) -> SimulatedTurn:
+def _checked(user_turn: object, name: str) -> SimulatedTurn:
     """The turn that a simulator returned, which may come from another package; CallError if it is not a valid one."""
-    if not isinstance(said, SimulatedTurn):
-        raise CallError("malformed", f"the simulator {name} returned {type(said).__name__}, not a SimulatedTurn")
-    if said.state not in get_args(UserState):
-        what = f"the simulator {name} returned the unknown state {said.state!r}"
-        raise CallError("malformed", f"{what}; known: {', '.join(get_args(UserState))}", spend=said.spend)
-    if said.state == "goes_on" and not said.message.strip():
-        raise CallError("malformed", f"the simulator {name} returned goes_on without a message", spend=said.spend)
-    return said
+    if not isinstance(user_turn, SimulatedTurn):
+        raise CallError("malformed", f"the simulator {name} returned {type(user_turn).__name__}, not a SimulatedTurn")
+    if user_turn.state not in get_args(UserState):
+        what = f"the simulator {name} returned the unknown state {user_turn.state!r}"
+        raise CallError("malformed", f"{what}; known: {', '.join(get_args(UserState))}", spend=user_turn.spend)
+    if user_turn.state == "goes_on" and not user_turn.message.strip():
+        raise CallError("malformed", f"the simulator {name} returned goes_on without a message", spend=user_turn.spend)
+    return user_turn
 
 
-def _end(said: SimulatedTurn, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
+def _end(user_turn: SimulatedTurn, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
     """Return how and why the conversation ends with the user's turn; None if it continues."""
-    if said.state != "goes_on":
-        return said.state, said.reason
+    if user_turn.state != "goes_on":
+        return user_turn.state, user_turn.reason
     if len(talk.answers) >= limits.turns:
         return "turns", f"the user had more to say after {limits.turns} turns"
     return None

@@ -97,11 +97,11 @@ def _schemas(text: str) -> Iterable[Mapping[str, Any]]:
     start = text.find("{")
     while start >= 0:
         try:
-            found, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, start)
         except ValueError:
-            found, end = None, start + 1
-        if isinstance(found, dict) and "properties" in found:
-            yield cast("dict[str, Any]", found)
+            value, end = None, start + 1
+        if isinstance(value, dict) and "properties" in value:
+            yield cast("dict[str, Any]", value)
         start = text.find("{", end)
 
 
@@ -201,8 +201,8 @@ class ScriptedReply(Answering):
             # A tool call forced by the request ends with the same finish reason as text.
             reason = "stop" if isinstance(request.body.get("tool_choice"), dict) else "tool_calls"
         choice = {"index": index, "message": message, "finish_reason": self.finish_reason or reason}
-        said = message["content"]
-        return {**choice, "logprobs": self._logprobs(said if isinstance(said, str) else None, request)}
+        message_text = message["content"]
+        return {**choice, "logprobs": self._logprobs(message_text if isinstance(message_text, str) else None, request)}
 
     def _logprobs(self, content: str | None, request: Request) -> dict[str, object] | None:
         if content is None or not request.body.get("logprobs"):
@@ -450,12 +450,12 @@ def _number(schema: Schema, *, whole: bool) -> int | float:
 
 
 def _referred(pointer: str, root: Schema) -> Schema:
-    found: Any = root
+    node: Any = root
     for step in pointer.removeprefix("#/").split("/"):
-        if step not in found:
+        if step not in node:
             raise ValueError(f"the schema refers to {pointer}, which it does not hold")
-        found = found[step]
-    return found
+        node = node[step]
+    return node
 
 
 def _are_numbered(item: Schema, root: Schema) -> bool:

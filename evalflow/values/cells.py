@@ -158,17 +158,17 @@ def _number(value: object) -> int | float | None:
 
 
 def _boolean(value: object) -> bool:
-    found = boolean_of(value)
-    if found is None:
+    boolean = boolean_of(value)
+    if boolean is None:
         raise ValueError(f"expected true or false (or yes, no, 1, 0), got {_described(value)}")
-    return found
+    return boolean
 
 
 def _list(value: object, exact: bool) -> list[object]:
     if not isinstance(value, str):
         return value if is_list(value) else [value]
-    found = list_in(value, exact=exact)
-    return [*split(value)] if found is None else found
+    items = list_in(value, exact=exact)
+    return [*split(value)] if items is None else items
 
 
 def _json(value: object, exact: bool) -> object:
@@ -257,9 +257,9 @@ class _Literal:
         return NoLiteral("it ends too early" if kind == "end" else f"{_shown(text)} is not expected there")
 
     def _take(self, mark: str) -> bool:
-        found = self._mark() == mark
-        self._at += found
-        return found
+        is_next = self._mark() == mark
+        self._at += is_next
+        return is_next
 
     def _expect(self, mark: str) -> None:
         if not self._take(mark):

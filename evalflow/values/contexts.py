@@ -62,10 +62,10 @@ def _in_text(text: str) -> object:
     """Return the list or the object that a text represents, else the text itself."""
     if not text.strip():
         return []
-    found = list_in(text)
-    if found is not None:
-        is_text = text.lstrip().startswith("(") and not all(isinstance(one, str | Mapping) for one in found)
-        return text if is_text else found
+    items = list_in(text)
+    if items is not None:
+        is_text = text.lstrip().startswith("(") and not all(isinstance(one, str | Mapping) for one in items)
+        return text if is_text else items
     bare = text.strip()
     if bare.startswith("{") or _PRINTED.match(bare):
         try:

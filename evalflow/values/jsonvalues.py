@@ -294,11 +294,11 @@ def json_path(text: str) -> Path:
         raise ValueError(str(error).splitlines()[0]) from None
     if not isinstance(query, jsonpath.JSONPath):
         return Path(text, single=False, plain=False, _query=query)
-    once = (selectors.NameSelector, selectors.IndexSelector, selectors.SliceSelector, selectors.WildcardSelector)
+    plain_types = (selectors.NameSelector, selectors.IndexSelector, selectors.SliceSelector, selectors.WildcardSelector)
     plain = all(
         isinstance(segment, segments.JSONPathChildSegment)
         and len(segment.selectors) == 1
-        and isinstance(segment.selectors[0], once)
+        and isinstance(segment.selectors[0], plain_types)
         for segment in query.segments
     )
     return Path(text, query.singular_query(), plain, query)

@@ -77,9 +77,9 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
 
 def declared(pattern: str, flags: int = 0) -> Pattern:
     """Compile a pattern that somebody has written for a metric or a target; ValueError also for one with a variable."""
-    if found := TEMPLATE.search(pattern):
-        escaped = found[0].replace("{", r"\{").replace("}", r"\}")
-        what = f"{found[0]} in a pattern would be taken letter for letter, since a pattern is not a template"
+    if match := TEMPLATE.search(pattern):
+        escaped = match[0].replace("{", r"\{").replace("}", r"\}")
+        what = f"{match[0]} in a pattern would be taken letter for letter, since a pattern is not a template"
         raise ValueError(
             f"{what}: compare by `against`, take a part by target.extract, or escape the braces: {escaped}"
         )
@@ -101,10 +101,10 @@ def expect_small(pattern: str) -> None:
         raise LimitExceeded(f"the pattern is too large with its repetitions written out: {pattern[:80]}")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    if found["brace"]:
+def _escaped(match: re.Match[str]) -> str:
+    if match["brace"]:
         return r"\{"
-    if found["set"] and "[" in found["set"]:
-        inside = re.sub(r"(\\.)|\[", lambda part: part[1] or r"\[", found["set"], flags=re.DOTALL)
-        return f"{found[0][: found.start('set') - found.start()]}{inside}]"
-    return found[0]
+    if match["set"] and "[" in match["set"]:
+        inside = re.sub(r"(\\.)|\[", lambda part: part[1] or r"\[", match["set"], flags=re.DOTALL)
+        return f"{match[0][: match.start('set') - match.start()]}{inside}]"
+    return match[0]

@@ -88,9 +88,9 @@ def _plain(value: object, left: int) -> object:
     if isinstance(value, Enum):
         return _plain(value.value, left - 1)
     for convert in (_scalar, _array, _record, _collection):
-        found = convert(value, left)
-        if found is not _NOTHING:
-            return found
+        converted = convert(value, left)
+        if converted is not _NOTHING:
+            return converted
     if isinstance(value, Iterator):
         raise NotPlain("expected a list, got an iterator, which can be read only once; write list(...)")
     raise NotPlain(f"expected text, a number, a list or a dictionary, got {_name(value)}")
@@ -145,8 +145,8 @@ def _record(value: Any, left: int) -> object:
     if isinstance(value, type):
         return _NOTHING
     if hasattr(value, "page_content"):
-        found = {name: getattr(value, name, None) for name in ("page_content", "metadata")}
-        return _fields({name: one for name, one in found.items() if one is not None}, left)
+        attributes = {name: getattr(value, name, None) for name in ("page_content", "metadata")}
+        return _fields({name: one for name, one in attributes.items() if one is not None}, left)
     if dataclasses.is_dataclass(value):
         return _fields({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, left)
     if hasattr(cast("object", type(value)), "model_fields") and hasattr(value, "model_dump"):
@@ -170,29 +170,29 @@ def _collection(value: object, left: int) -> object:
 
 
 def _items(values: Sequence[object], left: int) -> list[object]:
-    found: list[object] = []
+    items: list[object] = []
     for place, one in enumerate(values):
         try:
-            found.append(_plain(one, left - 1))
+            items.append(_plain(one, left - 1))
         except NotPlain as error:
             raise error.within(place) from None
-    return found
+    return items
 
 
 def _fields(values: Mapping[Any, object], left: int) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for given, one in values.items():
         key = _plain(given, left - 1)
         if not isinstance(key, str | int | float):
             raise NotPlain(f"a key is {_name(given)}, and text is expected")
         name = key if isinstance(key, str) else json.dumps(key)
-        if name in found:
+        if name in fields:
             raise NotPlain(f"two keys are {name!r} as text; rename one of them")
         try:
-            found[name] = _plain(one, left - 1)
+            fields[name] = _plain(one, left - 1)
         except NotPlain as error:
             raise error.within(name) from None
-    return found
+    return fields
 
 
 def _name(value: object) -> str:

@@ -142,10 +142,10 @@ def script_of(text: str) -> str | None:
     sample = text[:_SAMPLE]
     if not _BEYOND_LATIN.search(sample):
         return "Latin" if any(map(str.isalpha, sample)) else None
-    found = Counter(_script(one) for one in sample if one.isalpha())
-    if found["Japanese"] and found["Chinese"]:  # kana stand beside characters that Chinese has too
-        found["Japanese"] += found.pop("Chinese")
-    return max(found, key=found.__getitem__, default=None)
+    counts = Counter(_script(one) for one in sample if one.isalpha())
+    if counts["Japanese"] and counts["Chinese"]:  # kana stand beside characters that Chinese has too
+        counts["Japanese"] += counts.pop("Chinese")
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 @lru_cache(maxsize=20_000)
@@ -156,16 +156,16 @@ def _script(letter: str) -> str:
 
 def sentences(text: str) -> tuple[str, ...]:
     """The sentences of a text, in order; line ends always end one. Parts without letters and digits are left out."""
-    found: list[str] = []
+    parts: list[str] = []
     for line in text.splitlines():
         body = _LIST_MARKER.sub("", line)
         start = 0
         for end in sentence_ends(body):
             if _ends_sentence(body[start : end.start()], end[0], body[end.end() :]):
-                found.append(body[start : end.end()])
+                parts.append(body[start : end.end()])
                 start = end.end()
-        found.append(body[start:])
-    return tuple(sentence.strip() for sentence in found if _LETTER.search(sentence))
+        parts.append(body[start:])
+    return tuple(sentence.strip() for sentence in parts if _LETTER.search(sentence))
 
 
 def _ends_sentence(before: str, mark: str, after: str) -> bool:

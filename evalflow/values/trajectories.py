@@ -141,11 +141,11 @@ _STEPS, _JUDGED = 60, 100
 
 def call_lines(value: object) -> tuple[str, ...]:
     """Each call in a line that names its step, with what came back, shortened; for a judge. ValueError for too many."""
-    found = trajectory(value)
-    if len(found.calls) > _JUDGED:
-        raise ValueError(f"{len(found.calls)} calls are too many to be judged one by one; the most is {_JUDGED}")
-    results = {number: found.steps[at - 1].text for at, number in _answered(found).items()}
-    placed = [(at, call) for at, step in enumerate(found.steps, 1) for call in step.calls]
+    agent_run = trajectory(value)
+    if len(agent_run.calls) > _JUDGED:
+        raise ValueError(f"{len(agent_run.calls)} calls are too many to be judged one by one; the most is {_JUDGED}")
+    results = {number: agent_run.steps[at - 1].text for at, number in _answered(agent_run).items()}
+    placed = [(at, call) for at, step in enumerate(agent_run.steps, 1) for call in step.calls]
     return tuple(
         f"step {at}, call {number}: {_call_line(call)}"
         + (f" -> {_line(results[number], _RESULT)}" if number in results else "")
@@ -158,12 +158,12 @@ def trajectory_text(value: object) -> str:
 
     The middle of long texts and of many steps is left out, with a note.
     """
-    found = trajectory(value)
-    if not found.steps:
+    agent_run = trajectory(value)
+    if not agent_run.steps:
         return "(The agent called no tool.)"
-    numbers = {id(call): number for number, call in enumerate(found.calls, 1)}
-    answered = _answered(found)
-    lines = [f"step {at}, {_step_text(step, numbers, answered.get(at))}" for at, step in enumerate(found.steps, 1)]
+    numbers = {id(call): number for number, call in enumerate(agent_run.calls, 1)}
+    answered = _answered(agent_run)
+    lines = [f"step {at}, {_step_text(step, numbers, answered.get(at))}" for at, step in enumerate(agent_run.steps, 1)]
     if len(lines) > _STEPS:
         head, left = _STEPS // 2, len(lines) - _STEPS
         lines = [*lines[:head], f"[…{left} steps are left out here…]", *lines[head + left :]]
@@ -173,21 +173,21 @@ def trajectory_text(value: object) -> str:
 def _step_text(step: TrajectoryStep, numbers: Mapping[int, int], answered: int | None) -> str:
     if step.role == "tool":
         return f"result of {f'call {answered}' if answered else 'no call'}: {_line(step.text, _RESULT)}"
-    said = [_line(step.text, _WORDS)] if step.text.strip() else []
+    texts = [_line(step.text, _WORDS)] if step.text.strip() else []
     calls = [f"call {numbers[id(call)]}: {_call_line(call)}" for call in step.calls]
-    return f"{_line(step.role, _SHOWN)}: {'; '.join([*said, *calls])}"
+    return f"{_line(step.role, _SHOWN)}: {'; '.join([*texts, *calls])}"
 
 
 def _call_line(call: ToolCall) -> str:
     return _line(call_text(call, _ARGUMENTS), 2 * _ARGUMENTS)
 
 
-def _answered(found: Trajectory) -> Mapping[int, int]:
+def _answered(agent_run: Trajectory) -> Mapping[int, int]:
     """By the number of a step with a result, that of its call: of calls with the same id, the last one before it."""
     latest: dict[str | None, int] = {}
     answered: dict[int, int] = {}
     number = 0
-    for at, step in enumerate(found.steps, 1):
+    for at, step in enumerate(agent_run.steps, 1):
         for call in step.calls:
             number += 1
             latest[call.id] = number

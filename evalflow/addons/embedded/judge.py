@@ -219,9 +219,9 @@ class EmbeddedJudge:
         key = hashlib.sha256(json.dumps([self.info.identity, *question]).encode()).digest()
         if (known := kept.computed([key]).get(key)) is not None:
             return [Support(support, reason) for support, reason in json.loads(known)]
-        found = find()
-        kept.keep_computed({key: json.dumps([(one.support, one.reason) for one in found]).encode()})
-        return found
+        findings = find()
+        kept.keep_computed({key: json.dumps([(one.support, one.reason) for one in findings]).encode()})
+        return findings
 
     def similarities(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> list[float]:
         """For each text, the largest cosine between it and some others, 0..1; all are embedded together."""

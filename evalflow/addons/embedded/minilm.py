@@ -94,8 +94,8 @@ class MiniLM:
         import numpy as np
 
         keys = {self._key(text): text for text in texts}
-        found = kept.computed(list(keys)).items()
-        return {keys[key]: np.frombuffer(body, np.float32) for key, body in found if len(body) == 4 * DIMENSIONS}
+        entries = kept.computed(list(keys)).items()
+        return {keys[key]: np.frombuffer(body, np.float32) for key, body in entries if len(body) == 4 * DIMENSIONS}
 
     def _keep(self, made: Mapping[str, NDArray[np.float32]]) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from evalflow.addons.embedded.evidence import listed
 
 def _values(text: str) -> dict[str, float]:
     rows = (row.split(":") for row in text.strip().splitlines())
-    return {word: float(value) for value, words in rows for word in words.split()}
+    return {word: float(value) for value, units in rows for word in units.split()}
 
 
 def _places(text: str, first: int) -> dict[str, int]:

@@ -116,10 +116,10 @@ def import_files(
         _write(texts, imported.data, console)
     _print_counts(console, imported.ledger)
     print_lines(console, (f"note   {note}" for note in imported.notes))
-    for words, remark in _commands(imported):
-        propose_command(console, command("check", *words), remark)
-    for words, remark in _to_compare(kind, key, imported, same):
-        propose_command(console, command(*words), remark)
+    for arguments, remark in _commands(imported):
+        propose_command(console, command("check", *arguments), remark)
+    for arguments, remark in _to_compare(kind, key, imported, same):
+        propose_command(console, command(*arguments), remark)
     return 0
 
 
@@ -204,17 +204,17 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
         remark = SENDS_NOTHING if judge else _NOTHING_SENT
         unset |= _unset(imported.judges.get(experiment.judge), "judge")
         without = [f"{key}={_STAND_INS.get(key.partition('.')[2], 'null')}" for key in unset]
-        words = [] if target or not experiment.generate else list(_TARGET)
+        overrides = [] if target or not experiment.generate else list(_TARGET)
         missing = sorted(set(unset.values()))
-        named = SENDS_NOTHING if words else remark
+        named = SENDS_NOTHING if overrides else remark
         until = f"sends nothing; to run it, set {' and '.join(missing)}, and leave out `check` and {' '.join(without)}"
-        yield [f"experiment={name}", *words, *judge, *without], until if missing else named
+        yield [f"experiment={name}", *overrides, *judge, *without], until if missing else named
     if imported.experiments:
         return
-    words = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
+    overrides = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     if not imported.has_answers:
-        words += ["generate=true", *_TARGET]
-    yield [*words, *MODEL], SENDS_NOTHING
+        overrides += ["generate=true", *_TARGET]
+    yield [*overrides, *MODEL], SENDS_NOTHING
 
 
 def _unset(option: Mapping[str, object] | None, group: str) -> dict[str, str]:
@@ -239,8 +239,8 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console, 
     """
     imported = read_test(Path(test))
     folder = _written(imported, _FOLDER)
-    words = with_default_judge(_words_of(imported, overrides), folder, judged=True)
-    return execute(words, folder, _TiamatScreen(out, err, Path(output) if output else None))
+    arguments = with_default_judge(_words_of(imported, overrides), folder, judged=True)
+    return execute(arguments, folder, _TiamatScreen(out, err, Path(output) if output else None))
 
 
 def examine_tiamat(test: str, overrides: Sequence[str]) -> None:
@@ -248,8 +248,8 @@ def examine_tiamat(test: str, overrides: Sequence[str]) -> None:
     imported = read_test(Path(test))
     with TemporaryDirectory(prefix="evalflow-") as place:
         folder = _written(imported, Path(place))
-        words = with_default_judge(_words_of(imported, overrides), folder, judged=True)
-        examined(words, folder)
+        arguments = with_default_judge(_words_of(imported, overrides), folder, judged=True)
+        examined(arguments, folder)
 
 
 def _words_of(imported: ImportedConfig, overrides: Sequence[str]) -> list[str]:
@@ -360,9 +360,12 @@ def _table(shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Tabl
     table.add_column("score", justify="right", no_wrap=True)
     for case, score in shown:
         asked = " / ".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
-        said = case["answer"] if case["answer"] is not None else case["error"] or "–"
+        output = case["answer"] if case["answer"] is not None else case["error"] or "–"
         value = json.dumps(score["value"]) if score["status"] == "scored" else score["status"]
         table.add_row(
-            *(literal(cut(text, _LINES)) for text in (asked, said, numbered(texts_of(case["reference"])) or "–", value))
+            *(
+                literal(cut(text, _LINES))
+                for text in (asked, output, numbered(texts_of(case["reference"])) or "–", value)
+            )
         )
     return table

@@ -135,8 +135,8 @@ async def list_options(
     limit: Most = 50,
 ) -> PartOfList:
     """The names that can be chosen in a group of the configuration; in all groups if none is named."""
-    found = [dict(as_map(one)) for one in as_list(await _answer("list", *([group] if group else []), "--json"))]
-    return _page(found, offset, limit)
+    options = [dict(as_map(one)) for one in as_list(await _answer("list", *([group] if group else []), "--json"))]
+    return _page(options, offset, limit)
 
 
 async def show(name: str) -> dict[str, object]:
@@ -156,9 +156,9 @@ async def runs(offset: Offset = 0, limit: Most = 20) -> PartOfList:
     manifests = sorted(Path("outputs").glob("*/*/run.json"), key=lambda file: file.stat().st_mtime, reverse=True)
     shown = _page([{"run": str(file.parent)} for file in manifests], offset, limit)
     for item in shown["items"]:
-        found = RunFolder(Path(str(item["run"]))).read()
-        code = found.exit_code if isinstance(found, Manifest) else None
-        item |= {"overrides": list(found.overrides), "state": found.status, "exit_code": code}
+        record = RunFolder(Path(str(item["run"]))).read()
+        code = record.exit_code if isinstance(record, Manifest) else None
+        item |= {"overrides": list(record.overrides), "state": record.status, "exit_code": code}
     return shown
 
 
@@ -188,8 +188,8 @@ async def cases(
     """Cases with their answers, scores and reasons."""
     chosen = [f"--{name}={value}" for name, value in (("metric", metric), ("tag", tag), ("id", case_id)) if value]
     flags = [flag for flag, item in (("--failed", failed), ("--cut-off", cut_off)) if item]
-    words = [*chosen, *flags, f"--limit={limit}", "--json"]
-    return await _object("cases", str(_folder(run)), *words)
+    arguments = [*chosen, *flags, f"--limit={limit}", "--json"]
+    return await _object("cases", str(_folder(run)), *arguments)
 
 
 async def plan(
@@ -197,8 +197,8 @@ async def plan(
 ) -> dict[str, object]:
     """Cases, repeats and cost needed to detect a difference or to reach an interval's width."""
     numbers = (("detect", detect), ("width", width), ("rate", rate))
-    words = [f"--{name}={value}" for name, value in numbers if value is not None]
-    return await _object("plan", *words, *([] if pilot is None else ["--from", str(_folder(pilot))]), "--json")
+    arguments = [f"--{name}={value}" for name, value in numbers if value is not None]
+    return await _object("plan", *arguments, *([] if pilot is None else ["--from", str(_folder(pilot))]), "--json")
 
 
 async def run_within_budget(
@@ -219,8 +219,8 @@ async def run_within_budget(
     run_id = new_run_id(own)
 
     async def tell(line: str) -> None:
-        if context is not None and (told := _PROGRESS.match(line)):
-            done, total = (float(number.replace(",", "")) for number in told.groups())
+        if context is not None and (match := _PROGRESS.match(line)):
+            done, total = (float(number.replace(",", "")) for number in match.groups())
             await context.report_progress(done, total, line.strip())
 
     code, _, err = await _ended("run", "--run-id", run_id, *own, *budgets, tell=tell)
@@ -252,24 +252,24 @@ FREE: Mapping[str, Callable[..., Awaitable[object]]] = {
 """The tools that send nothing."""
 
 
-async def _answer(*words: str) -> object:
+async def _answer(*arguments: str) -> object:
     """The JSON that a command prints; ValueError with what it says, if it fails."""
-    code, out, err = await _ended(*words)
+    code, out, err = await _ended(*arguments)
     if code != 0:
         raise ValueError(err.strip() or f"exit code {code}")
     return json.loads(out)
 
 
-async def _object(*words: str) -> dict[str, object]:
+async def _object(*arguments: str) -> dict[str, object]:
     """The JSON object that a command prints; errors as in `_answer`."""
-    return dict(as_map(await _answer(*words)))
+    return dict(as_map(await _answer(*arguments)))
 
 
-async def _ended(*words: str, tell: Callable[[str], Awaitable[None]] | None = None) -> tuple[int, str, str]:
+async def _ended(*arguments: str, tell: Callable[[str], Awaitable[None]] | None = None) -> tuple[int, str, str]:
     """Run a command, and `tell` each line of its stderr; if that is cancelled or fails, it keeps what is finished."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "evalflow", *words),
+        *(sys.executable, "-m", "evalflow", *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,

@@ -128,10 +128,10 @@ def _import(parser: VerbParser) -> Work:
 def _without_format(file: str, formats: Sequence[str]) -> Problem:
     """The problem of a file without its format: the one that its name has, or a dataset if its cases can be read."""
     what, where = "the tool that wrote the file comes first", f"import {file}"
-    words = re.sub(r"[\W_]+", "-", Path(file).name.lower())
+    slug = re.sub(r"[\W_]+", "-", Path(file).name.lower())
     # Whole words: an inspection.json is not of inspect. A tool's configuration is named such as promptfooconfig.yaml.
-    places = {name: re.search(rf"(?<![a-z]){re.escape(name)}(?:config)?(?![a-z])", words) for name in formats}
-    named = min(((found.start(), name) for name, found in places.items() if found), default=(0, ""))[1]
+    places = {name: re.search(rf"(?<![a-z]){re.escape(name)}(?:config)?(?![a-z])", slug) for name in formats}
+    named = min(((match.start(), name) for name, match in places.items() if match), default=(0, ""))[1]
     if named:
         hint = f"write {command('import', named, file)}"
         return Problem(what, where, hint, meant=Meant(None, ("import", named, file)))

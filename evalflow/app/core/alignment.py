@@ -57,9 +57,9 @@ class Lesson:
     @classmethod
     def of(cls, run: SavedRun, metric: str) -> Lesson:
         """Return the lesson of a metric; UserError says why examples of whole answers cannot teach its judge."""
-        found = run.rules.metrics[metric]
-        config, place = found.config, f"metric.{found.declared}"
-        scale = label_scale(config, bounded=found.bounded)
+        run_metric = run.rules.metrics[metric]
+        config, place = run_metric.config, f"metric.{run_metric.declared}"
+        scale = label_scale(config, bounded=run_metric.bounded)
         if isinstance(scale, _GRADES):
             if isinstance(config, GEvalMetricConfig) or (
                 isinstance(config, RubricMetricConfig) and config.criteria is None
@@ -70,13 +70,16 @@ class Lesson:
                 others = {name: kind for name, kind in step.returns.items() if name != getattr(rule, "field", None)}
                 if isinstance(rule, MapRule | ValueRule) and all(isinstance(kind, StrType) for kind in others.values()):
                     return cls(metric, config, ("steps", 0), rule.field, list(others), config.shown, scale)
-        raise UserError(Problem(_why_not(metric, config, asks=found.asks), place, _INSTEAD))
+        raise UserError(Problem(_why_not(metric, config, asks=run_metric.asks), place, _INSTEAD))
 
-    def reply(self, human: float, said: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
+    def reply(self, human: float, given_labels: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
         """Return the reply of a judge that agrees with people, with the fields in the step's order."""
-        return {**{name: reasons.get(name, UNKNOWN) for name in self.reasons}, self.grade: self.graded(human, said)}
+        return {
+            **{name: reasons.get(name, UNKNOWN) for name in self.reasons},
+            self.grade: self.graded(human, given_labels),
+        }
 
-    def graded(self, human: float, said: Sequence[str] = ()) -> object:
+    def graded(self, human: float, given_labels: Sequence[str] = ()) -> object:
         """Return the grade nearest to people's score; if several labels are as near, the one that people used."""
         match self.scale:
             case BooleanScale():
@@ -88,8 +91,8 @@ class Lesson:
             case LabelScale():
                 values = self.scale.values
                 nearest = min(abs(value - human) for value in values.values())
-                words = [word for word, value in values.items() if abs(value - human) <= nearest]
-                return next((word for word in words if word in said), words[0])
+                candidates = [word for word, value in values.items() if abs(value - human) <= nearest]
+                return next((word for word in candidates if word in given_labels), candidates[0])
 
 
 def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
@@ -169,9 +172,9 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
             hint = f"their reviews are {', '.join(named)}" if named else "these labels name no review; leave it out"
             raise UserError(Problem(f"no label on {metric} is of the review {review!r}", "--review", hint))
     traits = run.traits[metric]
-    found = labelled_scores(run.scores(), given, lower=lower_is_better({metric: traits}))
-    found = found.filter((pl.col("metric") == metric) & pl.col("human").is_not_null())
-    series = found.select("dataset", "target", "judge").unique(maintain_order=True)
+    labelled = labelled_scores(run.scores(), given, lower=lower_is_better({metric: traits}))
+    labelled = labelled.filter((pl.col("metric") == metric) & pl.col("human").is_not_null())
+    series = labelled.select("dataset", "target", "judge").unique(maintain_order=True)
     if not series.height:
         what = f"no answer has both a score of {metric} and a label"
         size = advised_size(run.manifest.answered)
@@ -182,7 +185,7 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
         raise UserError(
             Problem(f"a judge is aligned on one dataset, but there are several: {names}", people.source, hint)
         )
-    return found
+    return labelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +220,13 @@ def choose_examples(
     reasons = {(case, repeat): comment for case, repeat, comment in resolved.select(*cell, "comment").iter_rows()}
     by_grade: dict[object, list[tuple[tuple[float, int], Any, Example]]] = defaultdict(list)
     labelled = learning.select(*cell, "human", "score", "said", "comment", "cluster")
-    for case, repeat, human, score, said, comment, cluster in labelled.iter_rows():
+    for case, repeat, human, score, given_labels, comment, cluster in labelled.iter_rows():
         if (key := (case, repeat)) not in texts:
             continue
         reason = reasons.get(key) or comment or ""
-        one = Example(key, texts[key], human, score, [text.removesuffix(" (resolved)") for text in said], reason)
+        one = Example(
+            key, texts[key], human, score, [text.removesuffix(" (resolved)") for text in given_labels], reason
+        )
         rank = -round(abs(one.judged - one.human), 9), len(str(one.fields))
         by_grade[lesson.graded(one.human)].append((rank, cluster, one))
     waiting = [
@@ -302,8 +307,8 @@ def rescored(run: SavedRun, answers: pl.DataFrame, after: SavedRun) -> pl.LazyFr
     rows = [(name, *key) for key, name in _names(run, answers).items()]
     schema = {"own": pl.String, "case_id": pl.String, "target_repeat": pl.Int64}
     known = pl.LazyFrame(rows, schema, orient="row")
-    found = after.scores().filter(pl.col("member_of").is_null()).drop("target_repeat").rename({"case_id": "own"})
-    return found.join(known, on="own", how="inner", maintain_order="left").drop("own")
+    scores = after.scores().filter(pl.col("member_of").is_null()).drop("target_repeat").rename({"case_id": "own"})
+    return scores.join(known, on="own", how="inner", maintain_order="left").drop("own")
 
 
 def _names(run: SavedRun, answers: pl.DataFrame) -> dict[tuple[str, int], str]:

@@ -93,28 +93,31 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
-def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
+def with_default_judge(arguments: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
     """Add the target's own model as judge to a command line, if that is the default.
 
     This applies to G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
     A sweep must name its judge, or its runs could not be compared. `judged`: the metrics need a language model anyway.
     """
-    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
     keys = {word.lstrip("+").partition("=")[0] for word in overrides}
-    flags = set(words) - set(overrides)
+    flags = set(arguments) - set(overrides)
     if "judge" in keys or flags or not keys & {"target", "experiment"} or os.environ.get("EVALFLOW_JUDGE"):
-        return list(words)
+        return list(arguments)
     from evalflow.config.load import compose
 
     try:
         # Overrides of the judge's keys apply to the judge chosen below.
         plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]
-        found = compose(plain, config_dir, complete=False)
+        composition = compose(plain, config_dir, complete=False)
     except UserError:
-        return list(words)  # the full composition reports the error
-    kinds = {metric.get("kind") for metric in found.values.get("metric", {}).values()}
-    embedded, model = found.choices.get("judge") == "embedded", found.values["target"].get("kind") == "openai"
-    return [*words, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(words)
+        return list(arguments)  # the full composition reports the error
+    kinds = {metric.get("kind") for metric in composition.values.get("metric", {}).values()}
+    embedded, model = (
+        composition.choices.get("judge") == "embedded",
+        composition.values["target"].get("kind") == "openai",
+    )
+    return [*arguments, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(arguments)
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
@@ -179,13 +182,13 @@ def _only_given(key: str, named: str | None, what: str, composed: Composed) -> I
 
 def secrets_of(settings: Settings) -> set[str]:
     """Return the secrets that the configuration names: keys, passwords, headers and variables."""
-    found = environment_values(settings.composed.storable)
+    secret_values = environment_values(settings.composed.storable)
     judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
     for endpoint in (settings.run.target, settings.run.embedder, settings.run.simulator, *judges):
-        found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
+        secret_values.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
         address: str = getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or ""
-        found |= secrets_in(address) | set(getattr(endpoint, "secrets", ()))
-    return {secret for secret in found if secret.strip()}
+        secret_values |= secrets_in(address) | set(getattr(endpoint, "secrets", ()))
+    return {secret for secret in secret_values if secret.strip()}
 
 
 class Needed(NamedTuple):
@@ -319,8 +322,8 @@ class _Assembly:
         """Add problems with their file, unknown for a resumed run since its configuration is from run.json."""
         given = {word.lstrip("+~").partition("=")[0] for word in self._settings.composed.overrides}
         files = {one: "command line" if one.where in given else file for one in error.problems}
-        found = [replace(one, where=f"{files[one]}: {one.where}") if file else one for one in error.problems]
-        self._problems += [problem for problem in found if problem not in self._problems]
+        placed = [replace(one, where=f"{files[one]}: {one.where}") if file else one for one in error.problems]
+        self._problems += [problem for problem in placed if problem not in self._problems]
 
     def _note_same_name(self, name: str, key: str) -> None:
         what = (

@@ -69,12 +69,12 @@ class RunOrder:
     planned: Manifest | None = None  # run.json of a new run whose folder another process has prepared
 
 
-def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None = None) -> RunOrder:
+def order_of(arguments: Sequence[str], config_dir: Path | None, folder: Path | None = None) -> RunOrder:
     """Return the order of a command line, in the given folder or a new one that `outputs/latest` will point to."""
-    words = with_default_judge(words, config_dir)
-    run_id = new_run_id(words)
+    arguments = with_default_judge(arguments, config_dir)
+    run_id = new_run_id(arguments)
     path = (Path("outputs", "runs", run_id) if folder is None else folder).absolute()
-    return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, None if folder else path)
+    return RunOrder(compose(arguments, config_dir, run_id, check=settings_of), path, run_id, None if folder else path)
 
 
 def keep_cases(rows: Iterable[Mapping[str, Any]], folder: Path = Path(OWN_FOLDER, "cases")) -> Path:
@@ -161,19 +161,19 @@ def log_to(path: Path, secrets: Iterable[str], tell: Callable[[str, int], None] 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.addLevelName(NOTE, "NOTE")
-    handler, told = _LogFile(path), _Told(path, secrets, tell)
+    handler, note_handler = _LogFile(path), _Told(path, secrets, tell)
     handler.setFormatter(RedactingFormatter(secrets))
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("evalflow")
     logger.propagate = False
     logger.addHandler(handler)
-    logger.addHandler(told)
+    logger.addHandler(note_handler)
     token = _LOGS.set(_LOGS.get() | {path})
     try:
         yield
     finally:
         _LOGS.reset(token)
-        logger.removeHandler(told)
+        logger.removeHandler(note_handler)
         logger.removeHandler(handler)
         logger.propagate = not any(isinstance(one, _LogFile) for one in logger.handlers)
         handler.close()

@@ -87,16 +87,16 @@ def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores:
     if members is None:
         return advice(None, "its scores are not classes, and there is no threshold")
     if isinstance(config, CascadeConfig):
-        found = cascade_advice(members, config.escalate_below, seed)
+        proposal = cascade_advice(members, config.escalate_below, seed)
     else:
-        found = panel_advice(members, seed)
-    return advice(found, "" if found else too_few(int(members.known().sum())))
+        proposal = panel_advice(members, seed)
+    return advice(proposal, "" if proposal else too_few(int(members.known().sum())))
 
 
-def save_calibration(run: SavedRun, found: Calibration, labels: RunLabels) -> None:
+def save_calibration(run: SavedRun, calibration: Calibration, labels: RunLabels) -> None:
     """Write calibration.json, and the labels for deriving it again, which stay with the run."""
-    save_labels(run, labels, {(row.dataset, row.metric): row.unusable for row in found.rows if row.unusable})
-    _write(run.folder.calibration, found.document())
+    save_labels(run, labels, {(row.dataset, row.metric): row.unusable for row in calibration.rows if row.unusable})
+    _write(run.folder.calibration, calibration.document())
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
@@ -117,10 +117,10 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
                 raise
             what = "the data's own labels are not used, since %d of them are wrong, such as: %s"
             log.warning(f"{what} (all: evalflow calibrate)", len(error.problems), error.problems[0])
-    found = calibration_of(run, labels) if labels else None
-    if found is not None and labels is not None:
-        save_calibration(run, found, labels)
-    return found
+    calibration = calibration_of(run, labels) if labels else None
+    if calibration is not None and labels is not None:
+        save_calibration(run, calibration, labels)
+    return calibration
 
 
 def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
@@ -150,18 +150,18 @@ class CertificateResult:
 
 
 def certify(
-    found: Calibration, scores: pl.LazyFrame, folder: RunFolder, known: Sequence[Certificate] = ()
+    calibration: Calibration, scores: pl.LazyFrame, folder: RunFolder, known: Sequence[Certificate] = ()
 ) -> list[CertificateResult]:
     """Issue a certificate for each judge, metric, dataset and target, but none that says as much as a `known` one."""
     results: list[CertificateResult] = []
-    for row in found.rows:
+    for row in calibration.rows:
         if row.judge is None:
             continue
         about = partial(CertificateResult, row.metric, row.judge, row.target)
         if why := no_certificate(row):
             results.append(about(None, why))
             continue
-        certificate = _certificate(row, row.judge, found.manifest, scores, folder)
+        certificate = _certificate(row, row.judge, calibration.manifest, scores, folder)
         if not any(certificate.has_labels_of(one) for one in known):
             results.append(about(save_certificate(certificate), verdict_of(row.metric, asdict(certificate))))
     return results
@@ -259,7 +259,7 @@ def _judges_to_rank(
     runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
 ) -> dict[tuple[str, str, str], list[JudgeInRun]]:
     """Return by dataset, metric and target the judges of the same answers, if they differ in model or prompt."""
-    found: dict[tuple[str, str, str], list[JudgeInRun]] = {}
+    by_series: dict[tuple[str, str, str], list[JudgeInRun]] = {}
     identities: dict[tuple[str, str, str], set[str]] = {}
     for name, run in runs.items():
         lower = lower_is_better(run.traits)
@@ -269,10 +269,10 @@ def _judges_to_rank(
                 continue
             key = (str(dataset), str(metric), str(target))
             up = run.traits[str(metric)].higher_is_better
-            found.setdefault(key, []).append(JudgeInRun(name, str(judge), rows, up))
+            by_series.setdefault(key, []).append(JudgeInRun(name, str(judge), rows, up))
             identity = json.dumps(key_of(run.manifest, str(metric), run.folder), sort_keys=True)
             identities.setdefault(key, set()).add(identity)
-    return {key: own for key, own in found.items() if len(identities[key]) > 1}
+    return {key: own for key, own in by_series.items() if len(identities[key]) > 1}
 
 
 def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:

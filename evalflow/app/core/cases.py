@@ -39,23 +39,23 @@ def offered(run: RunConfig, notes: dict[str, datasets.ReadingNotes] | None = Non
     """
     answers = "none" if run.generate is True else "demo" if run.generate == "demo" else "recorded"
     for name, config in run.dataset.items():
-        found = datasets.ReadingNotes()
+        reading_notes = datasets.ReadingNotes()
         if notes is not None:
-            notes[name] = found
-        cases = datasets.read(name, config, answers=answers, notes=found)
+            notes[name] = reading_notes
+        cases = datasets.read(name, config, answers=answers, notes=reading_notes)
         yield from islice(_chosen(name, config, cases) if config.tags or config.ids else cases, run.limit)
 
 
 def _chosen(dataset: str, config: DatasetConfig, cases: Iterator[Case]) -> Iterator[Case]:
     tags, ids = {datasets.tag_name(tag) for tag in config.tags or ()}, set(config.ids or ())
-    known_tags, known_ids, found = set[str](), set[str](), 0
+    known_tags, known_ids, count = set[str](), set[str](), 0
     for case in cases:
         known_tags.update(level for tag in case.tags for level in datasets.tag_levels(tag))
         if ids and case.id not in ids:
             continue
         known_ids.add(case.id)
         if not tags or has_tags(case.tags, tags, every=config.every_tag):
-            found += 1
+            count += 1
             yield case
     where = f"dataset.{dataset}.tags"
     untagged = "" if known_tags else "its cases have no tags"
@@ -68,7 +68,7 @@ def _chosen(dataset: str, config: DatasetConfig, cases: Iterator[Case]) -> Itera
         what = f"no case of {dataset} has the id {', '.join(map(repr, absent[:_SHOWN]))}{more}"
         where = f"dataset.{dataset}.ids"
         problems.append(Problem(what, where, "remove the id, or read the data that have it", where))
-    if not found and not problems:
+    if not count and not problems:
         wanted = [f"every one of the tags {', '.join(sorted(tags))}" if config.every_tag else "one of the tags"]
         what = f"no case of {dataset} has {' and '.join([*wanted, *(['one of the ids'] if ids else [])])}"
         problems.append(Problem(what, where, "choose fewer tags", where))
@@ -197,14 +197,14 @@ def answers_of(
 
 def count_endings(folder: RunFolder, run: RunConfig, cases: Iterable[Case], target: str) -> Mapping[str, int]:
     """Count the run's simulated conversations by how they ended, the most frequent first."""
-    found: Counter[str] = Counter()
+    endings: Counter[str] = Counter()
     with answers_of(folder, run) as answers:
         for case in cases:
             for repeat in range(run.repeats.target) if case.scenario is not None else ():
                 answer = answers(case, target, repeat)
                 if answer is not None and (ended := ending_of(answer.metadata)):
-                    found[ended] += 1
-    return dict(found.most_common())
+                    endings[ended] += 1
+    return dict(endings.most_common())
 
 
 def placeholder_answer(run: RunConfig, case: Case) -> Answer:

@@ -66,7 +66,7 @@ class Certificate:
 
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
         """Describe the changes between the certificate and scores with this key."""
-        return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
+        return [description for part, description in _PARTS.items() if self.key.get(part) != key.get(part)]
 
     def has_labels_of(self, other: Certificate) -> bool:
         """Whether another certificate says as much: of the same judge and meaning, by as many labels of equal mean."""
@@ -107,8 +107,8 @@ def save_proof(proof: Proof, run: SavedRun) -> None:
         key = key_of(run.manifest, proof.metric, run.folder)
         about = {"judge": proof.judge, "metric": proof.metric, "dataset": proof.dataset, "key": key}
         people, rows = proof.people and asdict(proof.people.same), [asdict(row) for row in proof.rows]
-        found: dict[str, Any] = {"findings": proof.findings(), "people": people, "rows": rows}
-        _save({**about, "run_id": run.manifest.run_id, **found}, PROOFS, _PLACE)
+        content: dict[str, Any] = {"findings": proof.findings(), "people": people, "rows": rows}
+        _save({**about, "run_id": run.manifest.run_id, **content}, PROOFS, _PLACE)
 
 
 _PLACE = ("judge", "metric", "dataset", "key")
@@ -129,25 +129,25 @@ def _save(content: Mapping[str, Any], folder: Path, parts: Sequence[str]) -> Pat
 
 def saved_certificates(folder: Path = CERTIFICATES) -> list[Certificate]:
     """All certificates, by metric, judge and time; unreadable ones are logged and skipped."""
-    found: list[Certificate] = []
+    certificates: list[Certificate] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(_read(path))
+            certificates.append(_read(path))
         except UserError as error:
             log.warning("%s", error)
-    return sorted(found, key=lambda one: (one.metric, one.judge, one.issued_at))
+    return sorted(certificates, key=lambda one: (one.metric, one.judge, one.issued_at))
 
 
 def print_certificates(console: Console, *, as_json: bool) -> int:
     """Print the certificates of the working directory: a line for each, or one JSON document."""
-    found = saved_certificates()
+    certificates = saved_certificates()
     if as_json:
-        print_json(console, [asdict(one) for one in found])
-    elif found:
+        print_json(console, [asdict(one) for one in certificates])
+    elif certificates:
         from evalflow.report.page import certificate_table
 
-        console.print(certificate_table([asdict(one) for one in found]))
-        for one in found:
+        console.print(certificate_table([asdict(one) for one in certificates]))
+        for one in certificates:
             text = f"{one.metric}, {one.judge}, {one.issued_at[:10]}: labels of {one.target} in run {one.run_id}"
             console.print(literal(text, style="dim"), soft_wrap=True)
     else:
@@ -169,10 +169,12 @@ def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
         own = [one for one in known if (one.metric, one.judge) == (name, facts.judge)]
         key = key_of(manifest, name, folder) if own else {}
         best = max(own, key=lambda one: _preference(one, key, manifest), default=None)
-        found = {**asdict(best), "stale": best.stale(key)} if best else None
-        if found:
-            del found["key"]
-        metrics[name] = facts.model_copy(update={"certificate": found, "proof": _proof_of(manifest, name, folder)})
+        certificate = {**asdict(best), "stale": best.stale(key)} if best else None
+        if certificate:
+            del certificate["key"]
+        metrics[name] = facts.model_copy(
+            update={"certificate": certificate, "proof": _proof_of(manifest, name, folder)}
+        )
     return manifest.model_copy(update={"metrics": metrics})
 
 

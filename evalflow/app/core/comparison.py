@@ -97,15 +97,15 @@ def compare_labelled(
     runs = [run for pair in pairs for run in pair]
     if not judge_alone:
         labels = labels_to_compare(runs, given)
-        found = compare_pairs(pairs, how, labels)
+        comparison = compare_pairs(pairs, how, labels)
         # Where only judges differ, labels correct no difference, and need not be of both runs.
-        if all(one.only_judged for one in found.changed):
-            return found
-        return replace(found, notes=[*found.notes, *labels.notes])
-    found = compare_pairs(pairs, how)
-    shown_here = {(row.dataset, row.metric) for row in found.rows}
+        if all(one.only_judged for one in comparison.changed):
+            return comparison
+        return replace(comparison, notes=[*comparison.notes, *labels.notes])
+    comparison = compare_pairs(pairs, how)
+    shown_here = {(row.dataset, row.metric) for row in comparison.rows}
     named = {run.name: run for run in runs}
-    return replace(found, notes=[*found.notes, *unused_labels(named.values(), shown_here, JUDGE_ALONE)])
+    return replace(comparison, notes=[*comparison.notes, *unused_labels(named.values(), shown_here, JUDGE_ALONE)])
 
 
 def compare_pairs(
@@ -126,10 +126,10 @@ def compare_pairs(
         if why_not := _refused((a, b), changed, how, of_answers=of_answers):
             refused += why_not
             continue
-        found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
+        differences = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
         if not changed.only_judged or how.unpaired:
-            notes += _allowed(f"{a.name} and {b.name}" if len(pairs) > 1 else "A and B", found)
-        other = [o.kind for o in found if o.kind != "cases"]
+            notes += _allowed(f"{a.name} and {b.name}" if len(pairs) > 1 else "A and B", differences)
+        other = [o.kind for o in differences if o.kind != "cases"]
         people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
             own, note = _of_samples(a, b, how, people)
@@ -142,7 +142,7 @@ def compare_pairs(
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         if changed.only_judged and (changes := _agreement_changes(a, b, labels)):
             agreed[a.name, b.name] = changes
-        if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
+        if _is_sample(b, of=a) and not any(o.kind == "cases" for o in differences):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
             cells = changed_cells(pairing, a.traits | b.traits, by_labels=not changed.only_judged)
@@ -170,8 +170,8 @@ def compare_pairs(
     )
 
 
-def _allowed(runs: str, found: Sequence[Obstacle]) -> list[str]:
-    return [f"{runs}: {o.what}; compared anyway, as allowed" for o in found]
+def _allowed(runs: str, differences: Sequence[Obstacle]) -> list[str]:
+    return [f"{runs}: {o.what}; compared anyway, as allowed" for o in differences]
 
 
 def _agreement_changes(a: SavedRun, b: SavedRun, labels: ComparedLabels) -> Sequence[JudgeAgreementChange]:
@@ -229,11 +229,11 @@ def _refusals(changed: WhatChanged, forbidden: Sequence[Obstacle], how: Comparis
 
 def test_orders(runs: Iterable[SavedRun]) -> Orders:
     """The declared test orders of the metrics for which all runs that have them declare the same."""
-    found: dict[str, set[tuple[str, ...]]] = {}
+    declared: dict[str, set[tuple[str, ...]]] = {}
     for run in runs:
         for name, traits in run.traits.items():
-            found.setdefault(name, set()).add(tuple(traits.test_order))
-    return {name: order for name, orders in found.items() if len(orders) == 1 for order in orders if order}
+            declared.setdefault(name, set()).add(tuple(traits.test_order))
+    return {name: order for name, orders in declared.items() if len(orders) == 1 for order in orders if order}
 
 
 def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
@@ -250,14 +250,14 @@ def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
 
 def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
     a, b = one.pair if several else ("A", "B")
-    found, saved = one.found, one.found.labels_saved
-    mean = f"{number(found.estimate)}{bracketed(found.low, found.high)}"
-    alone = f"{number(found.human_mean)}{bracketed(one.plain.low, one.plain.high)}"
+    corrected, saved = one.found, one.found.labels_saved
+    mean = f"{number(corrected.estimate)}{bracketed(corrected.low, corrected.high)}"
+    alone = f"{number(corrected.human_mean)}{bracketed(one.plain.low, one.plain.high)}"
     more = f"; {counted(saved, 'more case')} would make it as narrow" if saved and saved > 0 else ""
-    scored = f"{a}'s scores of {counted(found.n_unlabelled, 'more case')}"
+    scored = f"{a}'s scores of {counted(corrected.n_unlabelled, 'more case')}"
     return (
-        f"{one.dataset}, {one.metric}: the mean of {b}, adjusted by {scored}, is {mean}, {method(found.method)}; "
-        f"by its {found.n:,} cases alone {alone}{more}"
+        f"{one.dataset}, {one.metric}: the mean of {b}, adjusted by {scored}, is {mean}, {method(corrected.method)}; "
+        f"by its {corrected.n:,} cases alone {alone}{more}"
     )
 
 
@@ -281,15 +281,15 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
             yield f"{row.dataset}, {row.metric}: {same}"
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
-            said = f"the {who_scored(row.judge)} alone says {signed(row.judged.difference)}{alone}"
-            yield f"{where}: corrected by the labels of {counted(row.labelled, 'case')} in each run; {said}"
+            clause = f"the {who_scored(row.judge)} alone says {signed(row.judged.difference)}{alone}"
+            yield f"{where}: corrected by the labels of {counted(row.labelled, 'case')} in each run; {clause}"
     yield from dict.fromkeys(_uncorrected(row, rows, several=several) for row in rows if _corrects_nothing(row))
 
 
 def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, several: bool) -> str:
     """Return the subject of a note, with `statistics` instead of the row's own."""
-    told = (row.statistic,) if statistics is None else statistics
-    statistic = "" if tuple(told) in ((), ("mean",)) else f", {' and '.join(told)}"
+    named = (row.statistic,) if statistics is None else statistics
+    statistic = "" if tuple(named) in ((), ("mean",)) else f", {' and '.join(named)}"
     pair = f", {row.pair[1]} against {row.pair[0]}" if several else ""
     return f"{row.dataset}, {row.metric}{statistic}{f', {row.tag}' if row.tag else ''}{pair}"
 
@@ -376,9 +376,9 @@ def _asking_the_same(a: SavedRun, b: SavedRun, pairing: Pairing) -> Iterator[str
 
 def questions_of(runs: dict[str, SavedRun], listed: Sequence[CaseChanges]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
-    for found in listed:
-        wanted = {(one.dataset, one.case_id) for one in found.cases}
-        for case in runs[found.pair[1]].cases(wanted) if wanted else ():
+    for changes in listed:
+        wanted = {(one.dataset, one.case_id) for one in changes.cases}
+        for case in runs[changes.pair[1]].cases(wanted) if wanted else ():
             yield (case.dataset, case.id), case.question or ""
 
 

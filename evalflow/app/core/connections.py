@@ -113,9 +113,9 @@ def _interpolated(written: Mapping[str, Any]) -> Iterator[Problem]:
     for place, text in _texts(written, ""):
         in_headers = place.startswith("target.headers.")
         is_found = bool(_PART.match(place)) and bool(variables_in(text)) and not in_headers
-        for found in () if is_found else interpolations(text):
-            if not (_OF_KEY if in_headers else _REFERENCE).fullmatch(found):
-                yield Problem(f"{found} cannot be read here", place, _READ)
+        for expression in () if is_found else interpolations(text):
+            if not (_OF_KEY if in_headers else _REFERENCE).fullmatch(expression):
+                yield Problem(f"{expression} cannot be read here", place, _READ)
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -88,40 +88,42 @@ class DataChecks:
 
         `repeated`: the first cases whose id an earlier case has.
         """
-        found = list(self._duplicates(repeated))
+        faults = list(self._duplicates(repeated))
         for place, problem in placed(self._parts.datasets, self._wrong_checks):
-            found.append(replace(problem, where=place or problem.where))
+            faults.append(replace(problem, where=place or problem.where))
         if self._more_wrong:
-            found.append(Problem(f"and {counted(self._more_wrong, 'more check')} like these cannot be used"))
+            faults.append(Problem(f"and {counted(self._more_wrong, 'more check')} like these cannot be used"))
         for dataset in self._sizes:
-            found += self._ungrouped(dataset)
+            faults += self._ungrouped(dataset)
             if not self._wrong_checks:
                 for metric in self._metrics[dataset]:
                     if not metric.parts and not any(self._applied[one, metric.name] for one in self._sizes):
                         what = f"{metric.name} scores each case's own checks, but no case of {dataset} has checks"
                         hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
-                        found.append(Problem(what, f"dataset.{dataset}.fields", hint))
+                        faults.append(Problem(what, f"dataset.{dataset}.fields", hint))
             if not self._recorded[dataset]:
-                found += [self._unscored(dataset, m) for m in self._metrics[dataset] if m.reads_scores]
-            found += [
+                faults += [self._unscored(dataset, m) for m in self._metrics[dataset] if m.reads_scores]
+            faults += [
                 self._absent(dataset, metric, need)
                 for (name, need), metric in self._wanted[dataset].items()
                 if not self._present[dataset, name, need] and not self._may_come(need)
             ]
-        return found
+        return faults
 
     def remarks(self) -> list[str]:
         """Return probable mistakes: thoughts, missing parts, misspelled variables."""
-        found: list[str] = []
+        mistakes: list[str] = []
         for dataset, recorded in self._recorded.items():
             of = f"{counted(recorded, 'recorded answer')} of {dataset}"
             if n := self._thoughts[dataset]:
-                found.append(f"{n:,} of {of} begin with thoughts, which are left out: target.thoughts=keep keeps them")
+                mistakes.append(
+                    f"{n:,} of {of} begin with thoughts, which are left out: target.thoughts=keep keeps them"
+                )
             if ids := self._without_part[dataset]:
                 which = f"{', '.join(ids[:_NAMED])}{' and more' if len(ids) > _NAMED else ''}"
                 what = f"target.extract finds nothing in {len(ids):,} of {of} ({which})"
-                found.append(f"{what}, which count as wrong where answers are compared")
-        return found + [
+                mistakes.append(f"{what}, which count as wrong where answers are compared")
+        return mistakes + [
             f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
             for (dataset, metric, name), present in self._offered.items()
             if not present and not self._may_come(name)
@@ -129,7 +131,7 @@ class DataChecks:
 
     def _bind(self, case: Case, times: int) -> list[tuple[Metric, Metric]]:
         """Yield each declared metric with each metric that it binds to; record invalid checks."""
-        found: list[tuple[Metric, Metric]] = []
+        pairs: list[tuple[Metric, Metric]] = []
         for metric in self._metrics[case.dataset]:
             try:
                 bound = metric.bind(case)
@@ -139,8 +141,8 @@ class DataChecks:
                 del self._wrong_checks[SHOWN:]
                 continue
             self._applied[case.dataset, metric.name] += times * len(bound)
-            found += [(metric, one) for one in bound]
-        return found
+            pairs += [(metric, one) for one in bound]
+        return pairs
 
     def _duplicates(self, cases: Sequence[Case]) -> Iterator[Problem]:
         """The cases whose id an earlier one has, with the places of both."""
@@ -343,11 +345,11 @@ class LabelChecks:
         if not case.labels:
             return
         self._metrics = {**metrics, **self._metrics}
-        found = parse_case(case)
-        own = [one for one in found.given if one.metric in metrics]
+        parsed_labels = parse_case(case)
+        own = [one for one in parsed_labels.given if one.metric in metrics]
         self.apply = self.apply or bool(own)
-        self._others.update(one.metric for one in found.given if one.metric not in metrics)
-        wrong = [(case, problem) for problem in (*found.problems, *self._off_scale(own), *_twice(own))]
+        self._others.update(one.metric for one in parsed_labels.given if one.metric not in metrics)
+        wrong = [(case, problem) for problem in (*parsed_labels.problems, *self._off_scale(own), *_twice(own))]
         self._more += max(0, len(self._wrong) + len(wrong) - SHOWN)
         self._wrong = [*self._wrong, *wrong][:SHOWN]
 
@@ -395,10 +397,10 @@ def _twice(given: list[Label]) -> Iterator[Problem]:
 
 
 def placed(
-    configs: Mapping[str, DatasetConfig], found: Sequence[tuple[Case, Problem]]
+    configs: Mapping[str, DatasetConfig], faults: Sequence[tuple[Case, Problem]]
 ) -> Iterator[tuple[str | None, Problem]]:
     """The problems by dataset, each with its case's place in the file."""
-    for name in dict.fromkeys(case.dataset for case, _ in found):
-        own = [(case.index, problem) for case, problem in found if case.dataset == name]
+    for name in dict.fromkeys(case.dataset for case, _ in faults):
+        own = [(case.index, problem) for case, problem in faults if case.dataset == name]
         places = datasets.places(configs[name], {index for index, _ in own})
         yield from ((places.get(index), problem) for index, problem in own)

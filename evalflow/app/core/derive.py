@@ -137,13 +137,13 @@ def answer_faults(scores: pl.LazyFrame) -> Mapping[str, AnswerFault]:
     columns = [fault.fill_null(value=False).alias(name) for name, fault in faults.items()]
     key = ("dataset", "case_id", "target", "target_repeat")
     answers = scores.select(*key, *columns).unique(key, keep="first", maintain_order=True).collect(engine="streaming")
-    found: dict[str, AnswerFault] = {}
+    by_name: dict[str, AnswerFault] = {}
     for name in faults:
         cases = answers.filter(name)["case_id"]
         if cases.len():
             named = cases.unique(maintain_order=True).head(_NAMED).to_list()
-            found[name] = AnswerFault(n=cases.len(), of=answers.height, cases=named)
-    return found
+            by_name[name] = AnswerFault(n=cases.len(), of=answers.height, cases=named)
+    return by_name
 
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:
@@ -167,8 +167,11 @@ def causes_of_errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]
     return types, " ".join(example.split()) if example else None
 
 
-def asked_again(manifest: Manifest, words: Sequence[str], scores: pl.LazyFrame) -> tuple[str, str]:
-    """What to do about scores in error, and its command; `words` name the run. If all would fail again, another run."""
+def asked_again(manifest: Manifest, arguments: Sequence[str], scores: pl.LazyFrame) -> tuple[str, str]:
+    """The advice about scores in error, and its command: another run if all would fail again.
+
+    `arguments` name the run.
+    """
     failed = (pl.col("status") == "error") & pl.col("member_of").is_null()
     errors = scores.filter(failed).select("error_type", "remedy").collect()
     changes = _remedies(errors)
@@ -176,7 +179,7 @@ def asked_again(manifest: Manifest, words: Sequence[str], scores: pl.LazyFrame) 
         return "run it again with", started_again(manifest, changes)
     if errors.height and errors["error_type"].fill_null("").is_in(_LASTING).all():
         return "remove their cause, then run it again", started_again(manifest, [])
-    return "ask them again", command("resume", *words, "--retry-errors")
+    return "ask them again", command("resume", *arguments, "--retry-errors")
 
 
 def _remedies(errors: pl.DataFrame) -> list[str]:
@@ -259,7 +262,7 @@ def _gate_rows(result: GateResult, why: str, beside: AboutGates) -> Iterator[Gat
         yield _gate_row(result.gate, row, of_gate(result.gate, row, beside))
 
 
-def _gate_row(gate: Gate, row: GateRow | None, said: GateSentence) -> GateOutcome:
+def _gate_row(gate: Gate, row: GateRow | None, sentence: GateSentence) -> GateOutcome:
     judged = row and row.judged
     return {
         "metric": gate.about,
@@ -279,9 +282,9 @@ def _gate_row(gate: Gate, row: GateRow | None, said: GateSentence) -> GateOutcom
         "judged": judged
         and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
         "of_metric": row.metric if row else gate.metric,
-        "basis": said.basis,
-        "of": said.of,
-        "note": said.note,
-        "message": said.message,
-        "in_spite": said.in_spite,
+        "basis": sentence.basis,
+        "of": sentence.of,
+        "note": sentence.note,
+        "message": sentence.message,
+        "in_spite": sentence.in_spite,
     }

@@ -39,10 +39,10 @@ class Destination:
         return f"{self.address} ({where}{key}): {'; '.join(self.sent)}"
 
 
-def destinations(found: Inspection) -> list[Destination]:
+def destinations(inspection: Inspection) -> list[Destination]:
     """Return each address once, in the order in which a run calls them; empty if nothing is sent."""
     places: dict[str, Destination] = {}
-    for address, key, what in _sent(found):
+    for address, key, what in _sent(inspection):
         shown = public_address(address) if "://" in address else address
         place = places.setdefault(shown, Destination(shown, _is_here(address)))
         place.keys += [key] if key and key not in place.keys else []
@@ -50,10 +50,10 @@ def destinations(found: Inspection) -> list[Destination]:
     return list(places.values())
 
 
-def _sent(found: Inspection) -> Iterator[tuple[str, str | None, str]]:
+def _sent(inspection: Inspection) -> Iterator[tuple[str, str | None, str]]:
     """Yield each address with the variable of its key and the data sent."""
-    parts, run = found.parts, found.parts.settings.run
-    yield from _questions(found, run)
+    parts, run = inspection.parts, inspection.parts.settings.run
+    yield from _questions(inspection, run)
     asked: dict[tuple[str, str, str | None], list[str]] = {}
     for pair in parts.pairs:
         who: list[tuple[str, object]] = [
@@ -77,10 +77,10 @@ def _sent(found: Inspection) -> Iterator[tuple[str, str | None, str]]:
         yield run.copy_to, None, "copy_to: the folder of the finished run"
 
 
-def _questions(found: Inspection, run: RunConfig) -> Iterator[tuple[str, str | None, str]]:
+def _questions(inspection: Inspection, run: RunConfig) -> Iterator[tuple[str, str | None, str]]:
     if run.generate not in (True, "missing"):
         return
-    name = found.parts.target.name
+    name = inspection.parts.target.name
     what = f"target {name}: questions"
     target = run.target
     if isinstance(target, HttpTargetConfig):

@@ -128,66 +128,66 @@ def inspect(parts: Parts, kinds: CaseKinds | None = None, on_case: Sequence[Call
         from evalflow.app.core.comparison import BaselineAnswers
 
         complete, kinds = BaselineAnswers(parts.settings).beside, None
-    found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
+    inspection = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
     kinds = kinds or CaseKinds()
     if run.sample is not None:
-        on_case = (*on_case, found.draw.offer)
-    for case, times in kinds.of(found.offered, found.offered.notes, each=not suffice(parts), on_case=on_case):
+        on_case = (*on_case, inspection.draw.offer)
+    for case, times in kinds.of(inspection.offered, inspection.offered.notes, each=not suffice(parts), on_case=on_case):
         checks.add(case, times)
         scenarios.add(case, times)
         questions.add(case, times)
         scripts.add(case, times)
         if run.sample is None:
-            _count(found, estimator, labels, case, times)
-    for case in found.selected() if run.sample is not None else ():
-        _count(found, estimator, labels, case)
-    unusable = _add_composites(found)
-    problems = [*_judges_that_cannot(found), *checks.problems(kinds.repeated)]
+            _count(inspection, estimator, labels, case, times)
+    for case in inspection.selected() if run.sample is not None else ():
+        _count(inspection, estimator, labels, case)
+    unusable = _add_composites(inspection)
+    problems = [*_judges_that_cannot(inspection), *checks.problems(kinds.repeated)]
     problems += [*labels.problems(), *scenarios.problems()]
     problems += questions.problems()
-    problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
-    measured = {name: one.metric for name, one in found.scored.items()}
+    problems += [*inspection.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
+    measured = {name: one.metric for name, one in inspection.scored.items()}
     if run.objective is not None:
         from evalflow.app.core.objective import objective_problems
 
         problems += objective_problems(run, run.objective)
     problems += _wrong_thresholds(parts.settings, measured)
     try:
-        found.gates = parse_gates(run.gate, measured, run.baseline, run.repeats)
+        inspection.gates = parse_gates(run.gate, measured, run.baseline, run.repeats)
     except UserError as error:
         problems += error.problems
-    problems += [*found.rules().undecided(), *found.rules().unlookable()]
-    found.labels_apply = labels.apply
-    found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
-    found.reading = [line for name, notes in kinds.notes.items() for line in notes.lines(name)]
-    found.unread = [*scripts.remarks()]
+    problems += [*inspection.rules().undecided(), *inspection.rules().unlookable()]
+    inspection.labels_apply = labels.apply
+    inspection.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
+    inspection.reading = [line for name, notes in kinds.notes.items() for line in notes.lines(name)]
+    inspection.unread = [*scripts.remarks()]
     if problems:
         raise UserError(problems)
-    found.estimate = estimator.scaled(found.cases)
-    return found
+    inspection.estimate = estimator.scaled(inspection.cases)
+    return inspection
 
 
-def _add_composites(found: Inspection) -> list[Problem]:
-    wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
+def _add_composites(inspection: Inspection) -> list[Problem]:
+    wrong = unusable_parts(inspection.parts.settings, {name: one.metric for name, one in inspection.scored.items()})
     composites: dict[str, Pair] = {}
-    for name, metric in found.parts.metrics.items():
+    for name, metric in inspection.parts.metrics.items():
         if metric.parts and name not in wrong:
-            judges = {judge.info.name: judge for part in metric.parts if (judge := found.scored[part].judge)}
+            judges = {judge.info.name: judge for part in metric.parts if (judge := inspection.scored[part].judge)}
             judge = reduce(JudgeWithEmbedder, judges.values()) if judges else None
-            composites[name], found.declared[name] = Pair(metric, judge), name
-    found.scored |= composites
+            composites[name], inspection.declared[name] = Pair(metric, judge), name
+    inspection.scored |= composites
     return [problem for problems in wrong.values() for problem in problems]
 
 
-def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: Case, times: int = 1) -> None:
-    run = found.parts.settings.run
-    found.cases[case.dataset] += times
-    found.labelled[case.dataset] += times * bool(case.labels)
-    found.scenarios += times * (case.scenario is not None)
+def _count(inspection: Inspection, estimator: Estimator, labels: LabelChecks, case: Case, times: int = 1) -> None:
+    run = inspection.parts.settings.run
+    inspection.cases[case.dataset] += times
+    inspection.labelled[case.dataset] += times * bool(case.labels)
+    inspection.scenarios += times * (case.scenario is not None)
     measured: dict[str, Metric] = {}
-    for pair in found.parts.pairs:
+    for pair in inspection.parts.pairs:
         try:
             bound = pair.bound(case, run.repeats.judge)
         except UserError:
@@ -195,19 +195,19 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
         if pair.metric.parts and pair.metric.config.covers(case.dataset):
             measured[pair.metric.name] = pair.metric
         for one, repeats in bound:
-            found.cells += times * repeats * run.repeats.target
+            inspection.cells += times * repeats * run.repeats.target
             measured[one.metric.name] = one.metric
             name, declared = one.metric.name, pair.metric.name
-            known = found.scored.get(name)
+            known = inspection.scored.get(name)
             if known is None or known.metric.is_off:
-                found.scored[name] = known = one
-            problem = _mixed(name, declared, found.declared.setdefault(name, declared))
+                inspection.scored[name] = known = one
+            problem = _mixed(name, declared, inspection.declared.setdefault(name, declared))
             if problem is None and not one.metric.is_off:
                 problem = _judged_apart(name, one.judge, known.judge, case)
             if problem is not None:
-                found.mixed.setdefault(name, problem)
+                inspection.mixed.setdefault(name, problem)
     labels.add(case, measured)
-    if found.cases[case.dataset] <= SAMPLE:
+    if inspection.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
 
 
@@ -233,31 +233,35 @@ def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
     return next(((step, refusal) for step, refusal in refusals if refusal), None)
 
 
-def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
-    for name, one in found.scored.items():
+def _judges_that_cannot(inspection: Inspection) -> Iterator[Problem]:
+    for name, one in inspection.scored.items():
         refused = refusal_of(one.metric, one.judge)
         if refused:
             hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
             if one.metric.tasks[refused[0]] == EMBED:
                 hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
-            hint += _way_around(found, name)
-            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{found.declared[name]}", hint)
+            hint += _way_around(inspection, name)
+            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{inspection.declared[name]}", hint)
 
 
-def _way_around(found: Inspection, name: str) -> str:
+def _way_around(inspection: Inspection, name: str) -> str:
     """A hint to run only the checks of the same metric that need no judge, or empty."""
-    declared = found.declared[name]
+    declared = inspection.declared[name]
     if name == declared:
         return ""
-    free = [other for other, one in found.scored.items() if found.declared[other] == declared and one.judge is None]
+    free = [
+        other
+        for other, one in inspection.scored.items()
+        if inspection.declared[other] == declared and one.judge is None
+    ]
     # `only` takes identifiers, and no names of checks; and a group may ask a judge in another case.
     from evalflow.metrics.case_checks import PARAMS
 
-    custom: Mapping[str, Any] = getattr(found.parts.metrics[declared].config, "custom", None) or {}
+    custom: Mapping[str, Any] = getattr(inspection.parts.metrics[declared].config, "custom", None) or {}
     types = {**{kind: kind for kind in PARAMS}, **{name: one.type for name, one in custom.items()}}
     names = dict.fromkeys(other.partition("#")[0] for other in free)
     identifiers = [name for name in names if types.get(name, "group") != "group"]
-    key = found.parts.settings.key("metric", declared)
+    key = inspection.parts.settings.key("metric", declared)
     return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""
 
 
@@ -267,7 +271,7 @@ def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> It
     known = known_metrics(settings) | {*metrics}
     own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
     declared = {"judge": run.judge.thresholds, "embedder": run.embedder.thresholds}
-    declared |= {f"metric.{name}.judge": found for name, found in own.items()}
+    declared |= {f"metric.{name}.judge": thresholds for name, thresholds in own.items()}
     for key, stated in declared.items():
         for name, value in (stated or {}).items():
             where = f"{key}.thresholds.{name}"
@@ -361,8 +365,10 @@ class Estimator:
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
             for judge, config, put, certain in self._asked(pair, ask):
                 if judge.info.remote:
-                    drawn = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
-                    _add_calls(total, self._length(put), reply, times * drawn, config, certain=certain and ask.certain)
+                    samples = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
+                    _add_calls(
+                        total, self._length(put), reply, times * samples, config, certain=certain and ask.certain
+                    )
         by_batch = sum(bool(getattr(config, "batch", False)) for _, config in self._parts.asked(pair))
         in_turn = isinstance(self._parts.settings.judges[pair.metric.name], CascadeConfig)
         return len({ask.step for ask in asks if ask.certain and not ask.embeds}) * (
@@ -405,7 +411,7 @@ class Estimator:
         return estimate
 
     def _preparation(self) -> Estimate:
-        once = Estimate()
+        estimate = Estimate()
         for pair in self._parts.pairs:
             if pair.judge is None or not single(pair.judge)[0].info.remote:
                 continue
@@ -416,9 +422,9 @@ class Estimator:
                 continue
             _, config = self._parts.asked(pair)[0]
             for ask in asks:
-                _add_calls(once, self._length(ask), (BRIEF, WORDY), 1, config, getattr(config, "price", None))
-        once.preparing = once.requests
-        return once
+                _add_calls(estimate, self._length(ask), (BRIEF, WORDY), 1, config, getattr(config, "price", None))
+        estimate.preparing = estimate.requests
+        return estimate
 
     def _length(self, ask: Ask) -> int:
         if not ask.messages:  # texts to embed

@@ -105,10 +105,10 @@ def documented_generator() -> type[GenerateJsonSchema]:
                 key = (field.alias if field else None) or name
                 if key in properties:
                     properties[key]["description"] = meaning
-            for key, found in properties.items():
+            for key, subschema in properties.items():
                 if name_checks := _checked_names().get(key):
-                    name_checks(found)
-                _explain(found, model.__name__, key, properties.get("kind", {}).get("const"))
+                    name_checks(subschema)
+                _explain(subschema, model.__name__, key, properties.get("kind", {}).get("const"))
             return made
 
     return Documented
@@ -150,14 +150,14 @@ def _checked_names() -> Mapping[str, Callable[[Schema], None]]:
 @cache
 def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
     """The first value of each key in the configuration that evalflow comes with: by kind and key, and by key alone."""
-    found: dict[tuple[str | None, str], Any] = {}
+    examples: dict[tuple[str | None, str], Any] = {}
 
     def note(value: object, kind: str | None = None) -> None:
         if is_object(value):
             for key, part in value.items():
                 if part not in (None, "???") and not (isinstance(part, str) and "${" in part):
-                    found.setdefault((kind, str(key)), part)
-                    found.setdefault((None, str(key)), part)
+                    examples.setdefault((kind, str(key)), part)
+                    examples.setdefault((None, str(key)), part)
                 note(part)
         elif is_list(value):
             for part in value:
@@ -167,7 +167,7 @@ def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
         for file in sorted((share_dir() / "conf" / group).glob("*.yaml")):
             values = safe_yaml(file.read_text(encoding="utf-8"))
             note(values, values.get("kind"))
-    return found
+    return examples
 
 
 def _loosened(schema: Schema) -> Schema:

@@ -142,9 +142,9 @@ def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
     """Return what people are asked about a metric, which does not depend on judge and prompt."""
     from evalflow.metrics.scale import label_scale
 
-    found = run.rules.metrics[metric]
-    scale = label_scale(found.config, bounded=found.bounded)
-    return {"scale": scale.model_dump(mode="json"), "direction": found.config.direction}
+    run_metric = run.rules.metrics[metric]
+    scale = label_scale(run_metric.config, bounded=run_metric.bounded)
+    return {"scale": scale.model_dump(mode="json"), "direction": run_metric.config.direction}
 
 
 def case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
@@ -155,15 +155,15 @@ def case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dic
     from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
 
     shown = shown_case(as_answered(row.case, row.answer))
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name in metrics:
         has_contexts = any(need.split(".")[0] == "contexts" for need in run.rules.metrics[name].config.needs)
         seen = [shown["question"], shown["reference"], shown["contexts"] if has_contexts else ""]
         config = run.rules.metrics[name].config
         if isinstance(config, PairwiseMetricConfig) and row.answer is not None:
             seen.append(other_answer(config, row.case, row.answer))
-        found[name] = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
-    return found
+        hashes[name] = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+    return hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +190,10 @@ class LabelSources:
 
     def of(self, folder: Path) -> list[_Source]:
         """Return the neighbouring runs with labels, the last labelled first."""
-        found = {one.folder: one for base in _bases(folder) for one in self._in(base)}
-        found = {**found, **{one.folder: one for one in self._beside}}
-        found.pop(folder, None)
-        return sorted(found.values(), key=lambda one: one.at, reverse=True)
+        by_folder = {one.folder: one for base in _bases(folder) for one in self._in(base)}
+        by_folder = {**by_folder, **{one.folder: one for one in self._beside}}
+        by_folder.pop(folder, None)
+        return sorted(by_folder.values(), key=lambda one: one.at, reverse=True)
 
     def _in(self, base: Path) -> list[_Source]:
         if base not in self._found:
@@ -225,10 +225,10 @@ def _sources_in(base: Path) -> Iterator[_Source]:
         names = [entry.path for entry in os.scandir(base) if entry.is_dir(follow_symlinks=False)]
         for name in names:
             if os.access(f"{name}/scores.jsonl", os.F_OK):
-                found = [name]
+                folders = [name]
             else:  # a sweep
-                found = [entry.path for entry in os.scandir(name) if entry.is_dir(follow_symlinks=False)]
-            yield from (source for path in found if (source := _read_source(path)))
+                folders = [entry.path for entry in os.scandir(name) if entry.is_dir(follow_symlinks=False)]
+            yield from (source for path in folders if (source := _read_source(path)))
     except OSError:
         return  # a folder that vanished, or that may not be read
 
@@ -275,8 +275,8 @@ def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> R
     frames: list[pl.DataFrame] = []
     followed: list[FollowedLabels] = []
     for series, own in candidates.items():
-        found = [one for source in own if (one := _follow(run, series, source, labels[source.folder], answers))]
-        chosen = [one for one in found if not one[1].why] or sorted(found, key=lambda one: -one[1].n)[:1]
+        pairs = [one for source in own if (one := _follow(run, series, source, labels[source.folder], answers))]
+        chosen = [one for one in pairs if not one[1].why] or sorted(pairs, key=lambda one: -one[1].n)[:1]
         if any(frame["weight"].n_unique() > 1 for frame, _ in chosen):
             chosen = chosen[:1]  # the chance that an answer is in one of two such samples is not known
         if chosen:
@@ -305,16 +305,16 @@ def without_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | 
     """Return the run's own labels, on each dataset and metric except those `known`."""
     others = {*known, *((one.dataset, one.metric) for one in kept.followed)}
     frame = kept.frame.filter(~pl.struct("dataset", "metric").is_in([{"dataset": d, "metric": m} for d, m in others]))
-    said = set(map(_note, kept.followed))
-    notes = [note for note in kept.notes if note not in said]
+    followed_notes = set(map(_note, kept.followed))
+    notes = [note for note in kept.notes if note not in followed_notes]
     return replace(kept, frame=frame, notes=notes, followed=()) if frame.height else None
 
 
 def _followed_labels(frame: pl.DataFrame, followed: Sequence[FollowedLabels]) -> RunLabels:
     several = len({(one.dataset, one.metric) for one in followed}) > 1
-    words = [one.source + (f" ({one.metric})" if several else "") for one in followed]
+    sources = [one.source + (f" ({one.metric})" if several else "") for one in followed]
     left: dict[str, int] = dict.fromkeys(LEFT_OUT, 0)
-    return RunLabels(frame, "; ".join(words), left, list(map(_note, followed)), followed=followed)
+    return RunLabels(frame, "; ".join(sources), left, list(map(_note, followed)), followed=followed)
 
 
 LEFT_OUT = (
@@ -343,12 +343,12 @@ def _note(one: FollowedLabels) -> str:
 def _answers(run: SavedRun, labels: Iterable[pl.DataFrame], metrics: Collection[str]) -> _Answers:
     ids = pl.concat([frame.select("case_id") for frame in labels]).unique()
     keys = run.scores().select("dataset", "case_id").unique().join(ids.lazy(), on="case_id", how="semi").collect()
-    found: dict[tuple[str, str], list[tuple[str, int, str, Mapping[str, str]]]] = {}
+    by_case: dict[tuple[str, str], list[tuple[str, int, str, Mapping[str, str]]]] = {}
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
             answer = row.target, row.target_repeat, answer_hash(row.answer), case_hashes(run, row, metrics)
-            found.setdefault((row.case.dataset, row.case.id), []).append(answer)
-    return found
+            by_case.setdefault((row.case.dataset, row.case.id), []).append(answer)
+    return by_case
 
 
 def _follow(
@@ -377,25 +377,26 @@ def _follow(
             rows += [{**row, "target": free[0], "target_repeat": free[1]} for row in given]
     if not rows:
         return None
-    found = FollowedLabels(dataset, metric, source.run_id, equal, labelled)
-    found = replace(found, why=_why_not(run, found, source))
-    return label_frame({**row, "unusable": found.why or None} for row in rows), found
+    followed = FollowedLabels(dataset, metric, source.run_id, equal, labelled)
+    followed = replace(followed, why=_why_not(run, followed, source))
+    return label_frame({**row, "unusable": followed.why or None} for row in rows), followed
 
 
-def _why_not(run: SavedRun, found: FollowedLabels, source: _Source) -> str:
+def _why_not(run: SavedRun, followed: FollowedLabels, source: _Source) -> str:
     """Return why followed labels may not correct means; empty if they may."""
-    if found.n < LEAST_EQUAL * found.labelled:
-        return f"only {found.n:,} of {counted(found.labelled, 'labelled answer')} of run {found.run} are the same here"
-    if why := source.unusable.get((found.dataset, found.metric)):
-        return f"in run {found.run}, {why}"
-    own = (pl.col("dataset") == found.dataset) & (pl.col("metric") == found.metric)
+    if followed.n < LEAST_EQUAL * followed.labelled:
+        labelled = counted(followed.labelled, "labelled answer")
+        return f"only {followed.n:,} of {labelled} of run {followed.run} are the same here"
+    if why := source.unusable.get((followed.dataset, followed.metric)):
+        return f"in run {followed.run}, {why}"
+    own = (pl.col("dataset") == followed.dataset) & (pl.col("metric") == followed.metric)
     cases = run.scores().filter(own).select("case_id").unique()
     scores = RunFolder(source.folder).scores
     if not scores.is_file():
-        return f"the scores of run {found.run} are gone, so nothing shows which answers they were drawn from"
+        return f"the scores of run {followed.run} are gone, so nothing shows which answers they were drawn from"
     drawn_from = pl.scan_parquet(scores).filter(own).select("case_id").unique()
     others = cases.join(drawn_from, on="case_id", how="anti").select(pl.len()).collect().item()
     n = cases.select(pl.len()).collect().item()
     if others > (1 - LEAST_EQUAL) * n:
-        return f"run {found.run}, where they were drawn, lacks {others:,} of the {n:,} cases here"
+        return f"run {followed.run}, where they were drawn, lacks {others:,} of the {n:,} cases here"
     return ""

@@ -55,12 +55,12 @@ Rows = Sequence[Mapping[str, Any]]  # labels with the columns of `evalflow.label
 
 def bound_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Like `read_labels`, but UserError if none of the labels gives a score to an answer of the run."""
-    found = read_labels(run, given, elsewhere)
-    if not found.frame["human"].count():
-        n = sum(found.left_out.values()) - found.left_out["blank"]
-        what = f"none of {n} labels {'gives a score' if found.frame.height else 'is of an answer of this run'}"
-        raise UserError(Problem(what, found.source, "; ".join(found.notes)))
-    return found
+    labels = read_labels(run, given, elsewhere)
+    if not labels.frame["human"].count():
+        n = sum(labels.left_out.values()) - labels.left_out["blank"]
+        what = f"none of {n} labels {'gives a score' if labels.frame.height else 'is of an answer of this run'}"
+        raise UserError(Problem(what, labels.source, "; ".join(labels.notes)))
+    return labels
 
 
 def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
@@ -74,27 +74,27 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     if given is None:
         if kept := _found_again(run):
             return kept
-        found = _of_data(run)
+        parsed_labels = _of_data(run)
     else:
         rows, broken = _placed_rows(given)
-        found = parse(rows, source)
-        found.problems[:0] = broken
-    if not found.given and not found.problems:
+        parsed_labels = parse(rows, source)
+        parsed_labels.problems[:0] = broken
+    if not parsed_labels.given and not parsed_labels.problems:
         what = "there are no human labels"
         folder = shown(run.folder.path)
         draw = command("calibrate", folder, "--sample", advised_size(run.manifest.answered))
         hint = f"draw answers to label, and give the labels with --labels: {draw}"
-        if found.blank:
-            what = f"nobody has filled in a value yet, in {counted(len(found.blank), 'row')}"
+        if parsed_labels.blank:
+            what = f"nobody has filled in a value yet, in {counted(len(parsed_labels.blank), 'row')}"
             hint = "fill the columns value and by, then calibrate again"
         raise UserError(Problem(what, source, hint))
     known: set[str] = set()
     if given is not None:  # there may be labels on metrics that exist, but that the run did not score
         files = [folder / "metric" for folder in run.rules.settings.composed.conf_folders]
-        named = {one.metric for one in found.given}
+        named = {one.metric for one in parsed_labels.given}
         known = {name for name in named if any((file / f"{name}.yaml").is_file() for file in files)}
         known.update(elsewhere.metrics)
-    return _bound(run, found, source, replace(elsewhere, metrics=known))
+    return _bound(run, parsed_labels, source, replace(elsewhere, metrics=known))
 
 
 def _found_again(run: SavedRun) -> RunLabels | None:
@@ -132,26 +132,26 @@ def labels_of_run(run: SavedRun, sources: LabelSources | None = None) -> RunLabe
     return own.with_followed(followed) if own else followed
 
 
-def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
+def _bound(run: SavedRun, parsed_labels: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
     scales = {
         name: partial(read_judgement, label_scale(metric.config, bounded=metric.bounded))
         for name, metric in run.rules.metrics.items()
     }
     config = run.rules.settings.run
     partly = config.limit is not None or config.sample is not None
-    asked = found.asked
+    asked = parsed_labels.asked
     bound, left, problems = bind(asked, _answered(run, asked), scales, replace(elsewhere, partial=partly))
-    if problems := [*found.problems, *problems]:
+    if problems := [*parsed_labels.problems, *problems]:
         more = len(problems) - MOST
         shortened = [Problem(f"and {more} more like these", source)] if more > 0 else []
         raise UserError([*problems[:MOST], *shortened])
     left_out = {"stale": left.stale, "without_hash": left.unbound, "not_in_run": left.absent}
-    left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": len(found.blank)}
+    left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": len(parsed_labels.blank)}
     left_out |= {"older_rubric": left.older_rubric, "unblinded": left.unblinded, "by_hand": left.by_hand}
     left_out |= {"missing": left.missing.total() - left.missing["blank"]}
     notes = [
         *_notes(left),
-        *_notes_on_blank_rows(found, left.missing.pop("blank", 0)),
+        *_notes_on_blank_rows(parsed_labels, left.missing.pop("blank", 0)),
         *_notes_on_reviews(left, [one.label for one in bound]),
     ]
     return RunLabels(label_frame(one.row for one in bound), source, left_out, notes)
@@ -175,17 +175,17 @@ def _notes(left: LeftOut) -> Iterator[str]:
         yield f"{_labels(n)} of {metric}, which this run did not score"
 
 
-def _notes_on_blank_rows(found: Parsed, missing: int) -> Iterator[str]:
-    named = found.named
+def _notes_on_blank_rows(parsed_labels: Parsed, missing: int) -> Iterator[str]:
+    named = parsed_labels.named
     if missing:
         yield f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no value: {_labels(missing)} missing"
-    if missing and (n := sum(one.metric in named for one in found.last)):
+    if missing and (n := sum(one.metric in named for one in parsed_labels.last)):
         last = "the last row is" if n == 1 else f"the last {n:,} rows are"
         yield (
             f"{last} empty: if nobody has read these answers yet, and the rows are in the order in which they were "
             "drawn, delete these rows; those above are a random sample too"
         )
-    others = Counter(one.metric for one in found.blank if one.metric not in named)
+    others = Counter(one.metric for one in parsed_labels.blank if one.metric not in named)
     for metric, n in others.items():
         yield f"{metric}: none of {counted(n, 'row')} has a value, so people were not asked about it"
 
@@ -260,12 +260,12 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], given: str | Rows | None) -> d
     """The labels of each run, possibly none for some; `given` as for `read_labels`. UserError if none has any."""
     named = None if given is None else parse(_placed_rows(given)[0], "labels").asked
     elsewhere = _everything(runs.values(), None if named is None else {one.case_id for one in named})
-    found = {name: read_labels(run, given, elsewhere) for name, run in runs.items()}
-    if not any(one.frame.height for one in found.values()):
-        why = "; ".join(dict.fromkeys(note for one in found.values() for note in one.notes))
-        source = next(iter(found.values())).source
+    run_labels = {name: read_labels(run, given, elsewhere) for name, run in runs.items()}
+    if not any(one.frame.height for one in run_labels.values()):
+        why = "; ".join(dict.fromkeys(note for one in run_labels.values() for note in one.notes))
+        source = next(iter(run_labels.values())).source
         raise UserError(Problem("none of the labels is of an answer of any run of this sweep", source, why))
-    return found
+    return run_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +311,10 @@ class ComparedLabels:
 
     def unusable_in(self, *runs: SavedRun) -> dict[tuple[str, str], str]:
         """The datasets and metrics whose labels in one of the runs may correct nothing, and why."""
-        found: dict[tuple[str, str], str] = {}
+        reasons: dict[tuple[str, str], str] = {}
         for run in runs:
-            found |= self.unusable.get(str(run.folder.path), {})
-        return found
+            reasons |= self.unusable.get(str(run.folder.path), {})
+        return reasons
 
 
 def people_of_run(run: SavedRun, thresholds: Mapping[str, float] | None = None) -> pl.DataFrame | None:
@@ -346,13 +346,13 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
     by_folder = {str(run.folder.path): run for run in runs}
     sources = LabelSources(run.folder.path for run in by_folder.values())
     if given is not None:
-        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, given))
+        run_labels: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, given))
     else:
-        found = {name: labels_of_run(run, sources) for name, run in by_folder.items()}
-    frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}
+        run_labels = {name: labels_of_run(run, sources) for name, run in by_folder.items()}
+    frames = {name: one.frame for name, one in run_labels.items() if one is not None and truths(one.frame).height}
     notes: list[str] = []
     for folder, run in by_folder.items() if frames else ():
-        own = found[folder]
+        own = run_labels[folder]
         if folder not in frames:
             why = "".join(f" ({note})" for note in (own.notes if own else ()))
             size = advised_size(run.manifest.answered)
@@ -364,7 +364,7 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
             del frames[folder]
             notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
     if len(frames) > 1:
-        at = {folder: one.at for folder in frames if (one := found[folder])}
+        at = {folder: one.at for folder in frames if (one := run_labels[folder])}
         frames = _of_equal_answers(frames, sorted(frames, key=lambda folder: at[folder], reverse=True))
     people: dict[str, pl.DataFrame] = {}
     unusable: dict[str, Mapping[tuple[str, str], str]] = {}
@@ -380,7 +380,7 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
             )
         why_not = unusable_labels(answers, frame)
         unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
-    bound = [one for one in found.values() if one]
+    bound = [one for one in run_labels.values() if one]
     # A label with a hash is of one run, and stale in the other.
     if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:
         notes.append(f"at least {counted(n, 'label')} of other answers than those of either run, and left out")
@@ -394,26 +394,26 @@ def _of_equal_answers(frames: Mapping[str, pl.DataFrame], newest: Sequence[str])
     """
     key, own = ["dataset", "case_id", "metric", "answer_hash"], ["target", "target_repeat", "unusable"]
     everything = pl.concat([frames[folder] for folder in newest]).drop(own)
-    found: dict[str, pl.DataFrame] = {}
+    completed: dict[str, pl.DataFrame] = {}
     for folder, frame in frames.items():
         answers = frame.select(*key, *own, seen="case_hash").unique([*key, "target", "target_repeat"])
         rows = everything.join(answers, on=key, how="inner", maintain_order="left")
         same = pl.col("case_hash") == pl.col("seen")
-        found[folder] = newest_labels(rows.filter(same.fill_null(value=True)).select(frame.columns))
-    return found
+        completed[folder] = newest_labels(rows.filter(same.fill_null(value=True)).select(frame.columns))
+    return completed
 
 
 def labelled_cases(runs: Iterable[SavedRun]) -> dict[tuple[str, str], dict[str, int]]:
     """Count the labelled cases by dataset, metric and run."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    counts: dict[tuple[str, str], dict[str, int]] = {}
     sources = LabelSources()
     for run in runs:
         with suppress(UserError):  # invalid labels are reported where they are used
             own = labels_of_run(run, sources)
             rows = truths(own.frame).group_by("dataset", "metric").agg(pl.col("case_id").n_unique()) if own else None
             for dataset, metric, n in rows.iter_rows() if rows is not None else ():
-                found.setdefault((dataset, metric), {})[run.name] = n
-    return found
+                counts.setdefault((dataset, metric), {})[run.name] = n
+    return counts
 
 
 def unused_labels(runs: Iterable[SavedRun], shown: Collection[tuple[str, str]], what: str) -> list[str]:

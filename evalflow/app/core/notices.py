@@ -59,8 +59,8 @@ def self_judges(parts: Parts) -> set[str]:
     """The judges that are the model that they judge, and the panels that have such a member."""
     target = _model(parts.settings.run.target)
     own = ((pair, judge, config) for pair in parts.pairs for judge, config in parts.asked(pair))
-    found = [(pair, judge) for pair, judge, config in own if target and _model(config) == target]
-    return {one.info.name for pair, judge in found for one in (judge, pair.judge) if one is not None}
+    same_model = [(pair, judge) for pair, judge, config in own if target and _model(config) == target]
+    return {one.info.name for pair, judge in same_model for one in (judge, pair.judge) if one is not None}
 
 
 def _self_judging(parts: Parts) -> Iterator[str]:

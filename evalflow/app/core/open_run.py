@@ -326,24 +326,24 @@ def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
         return derived
     from evalflow.app.core.calibration import certify, saved_calibration
 
-    found = saved_calibration(run)
-    if found is None:
+    calibration = saved_calibration(run)
+    if calibration is None:
         return derived
-    for one in certify(found, derived.scores, run.folder, known=saved_certificates()):
+    for one in certify(calibration, derived.scores, run.folder, known=saved_certificates()):
         log.info("certificate of %s for %s: %s", one.judge, one.metric, one.path or one.why)
-    return replace(derived, calibration=found)
+    return replace(derived, calibration=calibration)
 
 
-def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
-    parts, repeats = found.parts, found.parts.settings.run.repeats
+def _incomplete(order: RunOrder, inspection: Inspection) -> IncompleteError:
+    parts, repeats = inspection.parts, inspection.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
-    bounded = found.rules().bounded
+    bounded = inspection.rules().bounded
     finished = read_finished(RunFolder(order.folder), order.run_id, Tally(), bounded, errors_too=True).cells
     names: list[str] = []
-    for case, answer, pair, repeat in plan.missing(found.selected(), finished):
+    for case, answer, pair, repeat in plan.missing(inspection.selected(), finished):
         which = f" (answer {answer}, repeat {repeat})" if answer or repeat else ""
         names.append(f"{case.dataset}/{case.id} {pair.metric.name}{which}")
     log.error("missing scores: %s", "; ".join(names))
     more = f" and {len(names) - _NAMED} more, which evalflow.log names" if len(names) > _NAMED else ""
-    what = f"{len(names)} of {found.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"
+    what = f"{len(names)} of {inspection.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"
     return IncompleteError(f"{what}\n  hint: make them: {command('resume', order.folder)}")

@@ -60,8 +60,8 @@ class Option:
         if isinstance(self.values.get("description"), str):
             return self.values["description"]
         comments = [line[1:].strip() for line in self.text.splitlines() if line.startswith("#")]
-        told = (comment for comment in comments if not comment.startswith(("@package", SCHEMA_MARK)))
-        return next(told, "")
+        descriptive = (comment for comment in comments if not comment.startswith(("@package", SCHEMA_MARK)))
+        return next(descriptive, "")
 
     @property
     def title(self) -> str:
@@ -104,24 +104,24 @@ class Option:
 
 def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
     """Return all options by group and name; among files with the same name, the one that Hydra uses."""
-    found: dict[tuple[str, str], Option] = {}
+    by_key: dict[tuple[str, str], Option] = {}
     for folder in conf_dirs(config_dir):
         for name in [group] if group else GROUPS:
             for option in _options_in(folder, name):
-                found.setdefault((option.group, option.name), option)
-    return [found[key] for key in sorted(found, key=lambda key: (GROUPS.index(key[0]), key[1]))]
+                by_key.setdefault((option.group, option.name), option)
+    return [by_key[key] for key in sorted(by_key, key=lambda key: (GROUPS.index(key[0]), key[1]))]
 
 
 def bases_of(option: Option, config_dir: Path | None) -> list[Option]:
     """The files of its group that an option extends, and what these extend, each once; hidden ones (`_openai`) too."""
-    found = {option.name: option}
+    by_name = {option.name: option}
     waiting = [option]
     while waiting:
         names = [str(one).partition("@")[0] for one in waiting.pop(0).defaults if isinstance(one, str)]
         files = [folder / option.group / f"{name}.yaml" for name in names for folder in conf_dirs(config_dir)]
         new = [Option(option.group, file.stem, file) for file in files if file.is_file()]
-        waiting += [base for base in new if found.setdefault(base.name, base) is base]
-    return [base for base in found.values() if base is not option]
+        waiting += [base for base in new if by_name.setdefault(base.name, base) is base]
+    return [base for base in by_name.values() if base is not option]
 
 
 def check_new_name(group: str, name: str) -> None:
@@ -221,7 +221,7 @@ class Catalogue:
         needs = {need for one in self._parts(metric) or [metric] for need in one.needs}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
-        found: list[tuple[tuple[bool, bool, bool, bool], DatasetMatch]] = []
+        ranked: list[tuple[tuple[bool, bool, bool, bool], DatasetMatch]] = []
         for name, cases in self._cases.items():
             paired = self._is_paired(metric, name)
             if not cases or (not paired and (not needs or needs & _OF_ANY_SHAPE)):
@@ -233,9 +233,9 @@ class Catalogue:
                     one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
                     other_task = not paired and any(_has(case, field, demo=False) for case in cases for field in others)
                     sample = self._is_sample(name)
-                    found.append(((one_turn, demo, sample, other_task), DatasetMatch(name, demo)))
+                    ranked.append(((one_turn, demo, sample, other_task), DatasetMatch(name, demo)))
                     break
-        return [match for _, match in sorted(found, key=lambda one: one[0])]
+        return [match for _, match in sorted(ranked, key=lambda one: one[0])]
 
     def _is_sample(self, dataset: str) -> bool:
         """Whether a dataset ships with evalflow; in a checkout, those that `new` has written do not."""
@@ -266,9 +266,9 @@ class Catalogue:
         if self._has_scenarios(dataset.name):
             metric = "metric=conversation_completeness"
             return self._run([f"dataset={dataset.name}", metric, *_SIMULATED], keyless=False)
-        if isinstance(found := self._read(dataset), Problem):
-            return Suggestion(None, f"it cannot be read: {found}")
-        if suggestion := self._to_ask(dataset, found, metrics):
+        if isinstance(content := self._read(dataset), Problem):
+            return Suggestion(None, f"it cannot be read: {content}")
+        if suggestion := self._to_ask(dataset, content, metrics):
             return suggestion
         if not matching:
             return Suggestion(None, "no metric fits what its cases have so far; map more `fields`")
@@ -305,36 +305,36 @@ class Catalogue:
         return any(case.scenario is not None for case in self._cases.get(dataset, ()))
 
     def _score(self, metric: Option, match: DatasetMatch) -> Suggestion:
-        words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
-        return self._run([*words, f"metric={metric.selection}"], keyless=bool(self.keyless(metric)))
+        overrides = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
+        return self._run([*overrides, f"metric={metric.selection}"], keyless=bool(self.keyless(metric)))
 
     def _of_part(self, option: Option) -> Suggestion:
         """A command for a judge, target or embedder: a check with example values, since a run would call it."""
         group = option.group
-        words = ["dataset=rag", f"metric={'semantic_similarity' if group == 'embedder' else 'faithfulness'}"]
+        overrides = ["dataset=rag", f"metric={'semantic_similarity' if group == 'embedder' else 'faithfulness'}"]
         values = dict(self._flat(group, option.name))
         if group == "simulator" and values.get("kind") != "none":
-            words = ["dataset=scenarios", "metric=answer_words", *_SIMULATED[:3]]
-        words += [f"{group}={option.name}"]
+            overrides = ["dataset=scenarios", "metric=answer_words", *_SIMULATED[:3]]
+        overrides += [f"{group}={option.name}"]
         if values.get("kind") in ("embedded", "recorded", "none"):
-            return self._run(words, keyless=True)
-        words += ["generate=true"] if group == "target" else []
+            return self._run(overrides, keyless=True)
+        overrides += ["generate=true"] if group == "target" else []
         if any(str(value).startswith("${target.") for value in values.values()):
-            words += ["generate=true", "target=vllm", "target.model=MODEL"]
+            overrides += ["generate=true", "target=vllm", "target.model=MODEL"]
         open_keys = [key for key, value in values.items() if value == "???"]
         if programs := [key for key in open_keys if key in ("argv", "call", "tools")]:
             return Suggestion(None, f"docs/targets.md: say in {group}.{programs[0]} which program answers")
-        words += [f"{group}.{key}={_EXAMPLES.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
+        overrides += [f"{group}.{key}={_EXAMPLES.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
         keys = {str(value) for key, value in values.items() if key.endswith("api_key_env") and value}
         keys = sorted(key for key in keys if "$" not in key)
         needed = f"; needs {' and '.join(keys)} in the environment or in .env" if keys else ""
-        return Suggestion(command("check", *self._folder, *words), SENDS_NOTHING + needed)
+        return Suggestion(command("check", *self._folder, *overrides), SENDS_NOTHING + needed)
 
-    def _run(self, words: Sequence[str], *, keyless: bool) -> Suggestion:
+    def _run(self, overrides: Sequence[str], *, keyless: bool) -> Suggestion:
         """A run if it needs no key; else its check with an example model."""
         if keyless:
-            return Suggestion(command(*self._folder, *words))
-        return Suggestion(command("check", *self._folder, *words, *MODEL), SENDS_NOTHING)
+            return Suggestion(command(*self._folder, *overrides))
+        return Suggestion(command("check", *self._folder, *overrides, *MODEL), SENDS_NOTHING)
 
     def _flat(self, group: str, name: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """The keys of a file and of those that it inherits from; later values override earlier ones."""
@@ -371,7 +371,7 @@ class Catalogue:
     def _cases(self) -> dict[str, list[Case]]:
         """The first cases of each dataset; empty if they cannot be read."""
         read = {name: self._read(option) for (group, name), option in self._options.items() if group == "dataset"}
-        return {name: [] if isinstance(found, Problem) else found for name, found in read.items()}
+        return {name: [] if isinstance(content, Problem) else content for name, content in read.items()}
 
     def _read(self, dataset: Option) -> list[Case] | Problem:
         """The first cases of a dataset, or the first problem of its file or its data."""

@@ -238,12 +238,12 @@ def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     keys = units.whole.join(units.table, on="unit").select(pl.col("number").alias("part"), *SERIES)
     scored = repeats_of(values_of(cells, units, repeats=True)).filter(pl.col("judgements") > 0)
     cases = scored.join(keys, on="part").sort(*SERIES, "case_id")
-    found: dict[tuple[Any, ...], _Slice] = {}
+    by_series: dict[tuple[Any, ...], _Slice] = {}
     for key, own in cases.group_by(SERIES, maintain_order=True):
         parts = components_of(own)
         if parts is not None and parts.variance() > 0:
-            found[key] = _Slice(own, parts, key[1] in run.traits and run.traits[str(key[1])].bounded)
-    return found
+            by_series[key] = _Slice(own, parts, key[1] in run.traits and run.traits[str(key[1])].bounded)
+    return by_series
 
 
 def _name(key: Sequence[Any], slices: Any) -> str:

@@ -113,13 +113,13 @@ class ProofSubject:
             return scores.filter(pl.col("metric") == self.name)
         state = pl.col("status")
         has_score = state == "scored"
-        said = pl.concat_str(pl.col("metric"), pl.lit(": "), pl.coalesce("reason", "error", pl.lit("")))
+        reasons = pl.concat_str(pl.col("metric"), pl.lit(": "), pl.coalesce("reason", "error", pl.lit("")))
         status = pl.when((state == "error").any()).then(pl.lit("error")).when(has_score.any()).then(pl.lit("scored"))
         return scores.group_by("dataset", "case_id", "repeat", maintain_order=True).agg(
             pl.col("tags", "group").first(),
             pl.col("judge").drop_nulls().first(),
             metric=pl.lit(self.name),
-            reason=said.str.join("; "),
+            reason=reasons.str.join("; "),
             status=status.when((state == "undefined").any()).then(pl.lit("undefined")).otherwise(pl.lit("skipped")),
             score=pl.when((state != "error").all()).then(pl.col("score").filter(has_score).mean()),
             passed=pl.when(pl.col("passed").filter(has_score).is_not_null().all()).then(pl.col("passed").all()),
@@ -149,11 +149,13 @@ def read_fixture(
             hint = f"its labels are of {', '.join(others)}; {hint}"
         raise UserError(Problem(what, shown(file), hint))
     places = datasets.places(source, [case.index for case in own])
-    found = list(_scored(name, config, own, bounded=bounded))
-    problems = [Problem(one, places[case.index]) for case, one in zip(own, found, strict=True) if isinstance(one, str)]
+    outcomes = list(_scored(name, config, own, bounded=bounded))
+    problems = [
+        Problem(one, places[case.index]) for case, one in zip(own, outcomes, strict=True) if isinstance(one, str)
+    ]
     if problems:
         raise UserError(problems)
-    return [one for one in found if isinstance(one, FixtureCase)]
+    return [one for one in outcomes if isinstance(one, FixtureCase)]
 
 
 def _scored(name: str, config: MetricConfig, cases: Sequence[Case], *, bounded: bool) -> Iterator[FixtureCase | str]:
@@ -177,8 +179,8 @@ def _file(name: str, config: MetricConfig, conf_folders: Sequence[Path]) -> Path
     given = from_home(config.fixture)
     folders = dict.fromkeys([Path.cwd(), *(folder.parent for folder in conf_folders)])
     places = [place for folder in folders for place in (folder / "data" / given, folder / given)]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    fixture = next((place for place in places if place.is_file()), None)
+    if fixture is None:
         hint = f"write it to {shown(places[0])}, or correct its name"
         raise UserError(Problem(f"no such file: {config.fixture}", where, hint))
-    return found
+    return fixture

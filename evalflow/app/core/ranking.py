@@ -103,10 +103,10 @@ def rank_runs(
             tables.append(common)
         notes += _left_out(common, where, by_name)
         why_not = unusable.get((common.dataset, common.metric), "")
-        found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed, unusable=why_not)
+        metric_rankings, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed, unusable=why_not)
         if common.metric == CASES and (n := _labelled_cases(common, people)):
-            found = [replace(one, labelled=n, uncorrected=NOT_OF_FIGURES) for one in found]
-        rankings += _attributed(found, changes)
+            metric_rankings = [replace(one, labelled=n, uncorrected=NOT_OF_FIGURES) for one in metric_rankings]
+        rankings += _attributed(metric_rankings, changes)
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
         raise _nothing_ranked(runs, refused)
@@ -125,13 +125,13 @@ def _nothing_ranked(runs: Sequence[SavedRun], refused: Sequence[str]) -> UserErr
     return UserError(Problem(f"not ranked: {one}", "runs", hint) for one in refused)
 
 
-def ranked_items(found: Standings) -> list[ItemTable]:
+def ranked_items(standings: Standings) -> list[ItemTable]:
     """The table of cases of each metric, with people's labels."""
-    frames = found.labels.named(found.runs)
+    frames = standings.labels.named(standings.runs)
     tables: list[ItemTable] = []
-    for common in found.tables:
-        traits = found.runs[common.names[0]].traits.get(common.metric, Traits())
-        scores = {name: found.runs[name].scores() for name in common.names}
+    for common in standings.tables:
+        traits = standings.runs[common.names[0]].traits.get(common.metric, Traits())
+        scores = {name: standings.runs[name].scores() for name in common.names}
         how = {"higher_is_better": traits.higher_is_better, "bounded": traits.bounded}
         tables.append(item_table(common, scores, frames, **how))
     return tables
@@ -157,14 +157,14 @@ def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
 def _changes(runs: Mapping[str, SavedRun]) -> list[WhatChanged]:
     """What differs between each run and the first that has each of its metrics on each of its datasets."""
     first: dict[tuple[str, str], str] = {}
-    found: list[WhatChanged] = []
+    pair_changes: list[WhatChanged] = []
     for name, run in runs.items():
         scored = [*product(run.manifest.metrics, run.manifest.datasets)]
         for other in dict.fromkeys(first[each] for each in scored if each in first):
-            found.append(replace(what_changed(runs[other], run), pair=(other, name)))
+            pair_changes.append(replace(what_changed(runs[other], run), pair=(other, name)))
         for each in scored:
             first.setdefault(each, name)
-    return found
+    return pair_changes
 
 
 def _differences(changes: Iterable[WhatChanged], allow: Collection[Kind], allow_option: str) -> Iterator[str]:
@@ -172,12 +172,12 @@ def _differences(changes: Iterable[WhatChanged], allow: Collection[Kind], allow_
     refused: dict[tuple[str, str], Problem] = {}
     for changed in changes:
         where = " and ".join(changed.pair)
-        for found in obstacles(changed):
-            if found.kind in allow:
-                yield f"{where}: {found.what}; ranked anyway, as allowed"
+        for difference in obstacles(changed):
+            if difference.kind in allow:
+                yield f"{where}: {difference.what}; ranked anyway, as allowed"
                 continue
-            hint = f"their scores may not mean the same; to rank them anyway: {allow_option}{found.kind}"
-            refused[where, found.what] = Problem(found.what, where, hint)
+            hint = f"their scores may not mean the same; to rank them anyway: {allow_option}{difference.kind}"
+            refused[where, difference.what] = Problem(difference.what, where, hint)
     if refused:
         raise UserError(refused.values())
 
@@ -226,7 +226,7 @@ def _rankings(
     """The rankings of one metric, and why some are missing."""
     traits = runs[common.names[0]].traits.get(common.metric, Traits())
     scores = {name: runs[name].scores() for name in common.names}
-    found: list[Ranking] = []
+    metric_rankings: list[Ranking] = []
     why_not: list[str] = []
     opponents: dict[str, str] = {}
     if traits.figures is not None and traits.figures.kind == "pairwise":
@@ -234,22 +234,24 @@ def _rankings(
     if len(set(opponents.values())) > 1:
         why_not.append("no ranking by mean: the runs were compared with different answers")
     else:
-        found += rank_by_mean(common, traits, seed=seed, unusable=unusable)
+        metric_rankings += rank_by_mean(common, traits, seed=seed, unusable=unusable)
     try:
         if opponents:
-            found.append(rank_by_verdicts(common, scores, opponents, seed=seed))
+            metric_rankings.append(rank_by_verdicts(common, scores, opponents, seed=seed))
     except NoStrengthsError as error:
         why_not.append(f"no strengths from verdicts: {error}")
     try:
         if pairwise:
-            found.append(rank_by_pairs(common, traits, seed=seed))
+            metric_rankings.append(rank_by_pairs(common, traits, seed=seed))
     except NoStrengthsError as error:
         why_not.append(f"no strengths from pairs of scores: {error}")
     if common.human is not None:
         labelled = int((common.human == common.human).sum(axis=0).max())
         by_judge = {"labelled": labelled, "uncorrected": unusable or NOT_OF_FIGURES}
-        found = [replace(one, **by_judge) if one.by in ("pairs", "verdicts") else one for one in found]
-    return found, why_not
+        metric_rankings = [
+            replace(one, **by_judge) if one.by in ("pairs", "verdicts") else one for one in metric_rankings
+        ]
+    return metric_rankings, why_not
 
 
 def _opponent(run: SavedRun, metric: str, runs: Mapping[str, SavedRun]) -> str:

@@ -67,10 +67,10 @@ def rewrite(
         derived = decide(run, run.rules, derived, run.cases)
         if derived.calibration is not None and folder.calibration_page.is_file():
             write_calibration(folder.calibration_page, derived.calibration)
-        found: dict[str, Any] = {"scores": derived.states}
+        updates: dict[str, Any] = {"scores": derived.states}
         if run.manifest.status == "done":
-            found["exit_code"] = derived.exit_code
-        manifest = with_certificates(run.manifest, folder).model_copy(update=found)
+            updates["exit_code"] = derived.exit_code
+        manifest = with_certificates(run.manifest, folder).model_copy(update=updates)
         report(folder, run.rules, derived, run.cases(), manifest, run.cases if run.has_kept_cases else None)
         folder.write_manifest(manifest)
         return manifest, derived
@@ -82,15 +82,15 @@ def calibrate_run(folder: RunFolder, people: RunLabels) -> Calibrated | None:
     Returns the calibration, its certificates, and in words what it changed of the run's gates and exit code.
     """
     run = open_scored(folder)
-    found = calibration_of(run, people)
-    if found is None:
+    calibration = calibration_of(run, people)
+    if calibration is None:
         return None
-    save_calibration(run, found, people)
-    results = certify(found, run.scores(), folder)
-    manifest, derived = rewrite(folder, calibration=found)
-    found = replace(found, manifest=manifest)
-    write_calibration(folder.calibration_page, found)
-    return found, results, list(_gates_changed(run, derived))
+    save_calibration(run, calibration, people)
+    results = certify(calibration, run.scores(), folder)
+    manifest, derived = rewrite(folder, calibration=calibration)
+    calibration = replace(calibration, manifest=manifest)
+    write_calibration(folder.calibration_page, calibration)
+    return calibration, results, list(_gates_changed(run, derived))
 
 
 def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
@@ -191,14 +191,14 @@ def override_of(run: SavedRun, metric: str, value: float | None) -> str:
     A judge's own threshold for a metric takes precedence over the metric's, which has no effect if the judge is not
     calibrated. UserError if no override can do this, e.g. for a strict metric.
     """
-    scorer, found = run.rules.scorer(metric), run.rules.metrics[metric]
+    scorer, run_metric = run.rules.scorer(metric), run.rules.metrics[metric]
     own = dict(scorer.thresholds or {})
-    if found.judge is not None and (metric in own or not scorer.calibrated):
+    if run_metric.judge is not None and (metric in own or not scorer.calibrated):
         own = {name: limit for name, limit in {**own, metric: value}.items() if limit is not None}
         limits = ", ".join(f"{name}: {limit!r}" for name, limit in own.items())
         override = f"judge.thresholds={{{limits}}}" if own else "judge.thresholds=null"
     else:
-        override = f"metric.{found.declared}.threshold={'null' if value is None else repr(value)}"
+        override = f"metric.{run_metric.declared}.threshold={'null' if value is None else repr(value)}"
     changed = replace(run, manifest=overridden(run.manifest, [override]))
     if current_thresholds(changed).get(metric) != value:
         what = f"the threshold of {metric} is fixed by its definition"
@@ -215,9 +215,9 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
     followed: list[Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))["followed"] if labelled else []
-    found = Summary(table, summary["details"])
+    run_summary = Summary(table, summary["details"])
     states, allowed = run.manifest.scores, run.rules.settings.run.max_error_rate
-    _, gates = evaluate_run_gates(run, run.rules, found, run.scores(), run.cases, labelled=labelled)
+    _, gates = evaluate_run_gates(run, run.rules, run_summary, run.scores(), run.cases, labelled=labelled)
     return {
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],

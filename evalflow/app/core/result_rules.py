@@ -173,14 +173,14 @@ class ResultRules:
 
 def unusable_parts(settings: Settings, scored: Mapping[str, Measured]) -> dict[str, list[Problem]]:
     """The parts of composites that are missing or do not fit, by the composite's name."""
-    found: dict[str, list[Problem]] = {}
+    unusable: dict[str, list[Problem]] = {}
     for name, config in settings.run.metric.items():
         if isinstance(config, CompositeMetricConfig):
             faults = ((part, _misfit(settings, scored, config, part)) for part in config.weights)
             problems = [*_absent(settings, scored, name, config)]
             problems += [Problem(f"{part} {fault}", f"metric.{name}.of") for part, fault in faults if fault]
-            found |= {name: problems} if problems else {}
-    return found
+            unusable |= {name: problems} if problems else {}
+    return unusable
 
 
 def _absent(

@@ -92,14 +92,14 @@ def compared_with(run: SavedRun, metrics: Collection[str]) -> str | None:
 
     UserError if some metrics are of one answer and others of two, since people then would know which of the two it is.
     """
-    found = {name: _against(run, name) for name in metrics}
-    if len(set(found.values())) > 1:
-        of_two = ", ".join(f"{name} (with {against})" for name, against in found.items() if against)
+    fields = {name: _against(run, name) for name in metrics}
+    if len(set(fields.values())) > 1:
+        of_two = ", ".join(f"{name} (with {against})" for name, against in fields.items() if against)
         what = f"people cannot judge one answer and compare two at once, and these compare two: {of_two}"
         raise UserError(
             Problem(what, "metrics", "choose metrics that compare with the same text, or metrics of one answer")
         )
-    return next(iter(found.values()), None)
+    return next(iter(fields.values()), None)
 
 
 def _against(run: SavedRun, metric: str) -> str | None:
@@ -133,19 +133,19 @@ def draw_review(
         if len({(one.key[0], one.group) for one in candidates}) == len(candidates):
             hint = "draw at random, or say in the dataset what groups its cases"
             raise UserError(Problem("every answer is a group of its own", "method", hint))
-        drawn = draw_groups(candidates, size, seed)
+        sample = draw_groups(candidates, size, seed)
     else:
-        drawn = draw(candidates, size, seed, stratum=stratum)
-    keys = list(drawn.weights)
+        sample = draw(candidates, size, seed, stratum=stratum)
+    keys = list(sample.weights)
     read = {key: (digest, content) for key, digest, content in _read(run, metrics, keys)}
     twice = doubled(len(keys), overlap)
     items: list[DrawnItem] = []
     for i, key in enumerate(keys):
         name = stratum(known[key]) if stratum else "all"
-        of, among = drawn.groups if method == "groups" else drawn.strata[name]
+        of, among = sample.groups if method == "groups" else sample.strata[name]
         wanted = 2 if (i + 1) * twice // len(keys) > i * twice // len(keys) else 1
         items.append(DrawnItem(key, read[key][0], known[key].group, name, of / among, wanted, read[key][1]))
-    return DrawnReview(items, seed, len(candidates), drawn.strata, drawn.groups)
+    return DrawnReview(items, seed, len(candidates), sample.strata, sample.groups)
 
 
 def draw_pairs(
@@ -160,8 +160,8 @@ def draw_pairs(
     candidates: list[UnlabelledAnswer] = []
     same = 0
     for row in _answered(run):
-        (asked, said), (asked_before, said_before) = _digests(row), before.get(_place(row), ("", ""))
-        if asked == asked_before and said == said_before:
+        (asked, answer), (asked_before, said_before) = _digests(row), before.get(_place(row), ("", ""))
+        if asked == asked_before and answer == said_before:
             same += 1
         elif asked == asked_before:
             candidates.append(UnlabelledAnswer(_key(row), None, (), row.case.group or row.case.id))
@@ -169,13 +169,13 @@ def draw_pairs(
         why = "the answers of both runs are the same" if same else "the runs answered no question in common"
         raise UserError(Problem(f"{why}, so people cannot say which is better", "against", "choose another run"))
     seed = secrets.randbelow(2**31) if seed is None else seed
-    drawn = draw(candidates, size, seed)
-    keys = list(drawn.weights)
+    sample = draw(candidates, size, seed)
+    keys = list(sample.weights)
     groups = {one.key: one.group for one in candidates}
     cases = {key[:2] for key in keys}
     others = {_place(row): _said(row) for row in _answered(other, cases)}
     rows = {_key(row): row for row in _answered(run, cases)}
-    twice, (of, among) = doubled(len(keys), overlap), drawn.strata["all"]
+    twice, (of, among) = doubled(len(keys), overlap), sample.strata["all"]
     items: list[DrawnItem] = []
     for i, key in enumerate(keys):
         row = rows[key]
@@ -184,7 +184,7 @@ def draw_pairs(
         content = replace(content, contexts=[], other=others[_place(row)])
         wanted = 2 if (i + 1) * twice // len(keys) > i * twice // len(keys) else 1
         items.append(DrawnItem(key, answer_hash(row.answer), groups[key], "all", of / among, wanted, content))
-    return DrawnReview(items, seed, len(candidates), drawn.strata, drawn.groups, same)
+    return DrawnReview(items, seed, len(candidates), sample.strata, sample.groups, same)
 
 
 def _answered(run: SavedRun, cases: Collection[tuple[str, str]] | None = None) -> Iterator[AnsweredCase]:
@@ -247,12 +247,12 @@ def _compared(
 
 
 def _frozen(case: Case, metrics: Sequence[str]) -> FrozenAnswer:
-    said = case.answer
-    if said is None and case.actual is not None:
-        said = json.dumps(case.actual, ensure_ascii=False, indent=1, default=str)
+    answer = case.answer
+    if answer is None and case.actual is not None:
+        answer = json.dumps(case.actual, ensure_ascii=False, indent=1, default=str)
     return FrozenAnswer(
         [{"role": turn.role, "content": turn.text} for turn in case.messages],
-        said or "",
+        answer or "",
         [{"title": context.title or "", "text": context.text} for context in case.contexts or ()],
         case.reference_text,
         metrics,

@@ -142,8 +142,8 @@ class SavedRun:
         chosen = pl.lit(value=True)
         if wanted is not None:
             chosen = pl.col("text").str.extract(_ID).is_in([json_line(case_id).decode() for _, case_id in wanted])
-        found = datasets.saved_cases(self.folder.cases, self._lines(chosen))
-        yield from (case for case in found if wanted is None or (case.dataset, case.id) in wanted)
+        saved = datasets.saved_cases(self.folder.cases, self._lines(chosen))
+        yield from (case for case in saved if wanted is None or (case.dataset, case.id) in wanted)
 
     def case_texts(self) -> pl.DataFrame:
         """Hash each case's questions and expectation as texts: line (of cases.jsonl, from 0), dataset, id, text.
@@ -177,8 +177,8 @@ class SavedRun:
 
     def _lines(self, wanted: pl.Expr) -> Iterator[tuple[int, str, bytes]]:
         """Return the lines of cases.jsonl for which this is true or null: number from 0, dataset, text."""
-        found = self._placed(pl.scan_lines(self.folder.cases, name="text")).filter(wanted.fill_null(value=True))
-        for batch in found.collect_batches(maintain_order=True):
+        lines = self._placed(pl.scan_lines(self.folder.cases, name="text")).filter(wanted.fill_null(value=True))
+        for batch in lines.collect_batches(maintain_order=True):
             yield from ((row["line"], row["dataset"], row["text"].encode()) for row in batch.iter_rows(named=True))
 
     def _placed(self, cases: pl.LazyFrame) -> pl.LazyFrame:
@@ -303,13 +303,13 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
         evalflow.errors.UserError: ...
     """
     folder = RunFolder(find_folder(given))
-    found = folder.read()
-    if isinstance(found, SweepManifest):
-        names = [f"{given or LATEST}/{job}" for job in found.jobs]
+    manifest = folder.read()
+    if isinstance(manifest, SweepManifest):
+        names = [f"{given or LATEST}/{job}" for job in manifest.jobs]
         lines = "\n    ".join(command(*verb, name) if verb else shlex.quote(name) for name in names)
         where = str(given or LATEST)
         raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
-    return SavedRun(folder, found, folder.path.name)
+    return SavedRun(folder, manifest, folder.path.name)
 
 
 def started_again(manifest: Manifest, changes: Sequence[str]) -> str:
@@ -368,10 +368,10 @@ def agree(manifest: Manifest, root: Path | None = None) -> None:
 
 def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
     """Return the configured programs that a run starts; empty if there are none or all are agreed."""
-    found = [*_of_target(as_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
-    if found and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
+    programs = [*_of_target(as_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
+    if programs and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return []
-    return found
+    return programs
 
 
 def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
@@ -411,13 +411,15 @@ def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
     """Return the scores, except errors because the target gave no answer, which cannot be labelled."""
     failed = scores.filter(pl.col("status") == "error")
     cases = failed.select("dataset", "case_id").unique().collect()
-    found = [
+    unanswered = [
         (row.case.dataset, row.case.id, row.target, row.target_repeat)
         for row in (answered_rows(run, failed, set(cases.iter_rows())) if cases.height else ())
         if row.answer is None or row.answer.status == "error"
     ]
     schema = {name: scores.collect_schema()[name] for name in CELL}
-    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=CELL, how="anti", maintain_order="left")
+    return scores.join(
+        pl.LazyFrame(unanswered, schema=schema, orient="row"), on=CELL, how="anti", maintain_order="left"
+    )
 
 
 def answered_rows(

@@ -118,12 +118,12 @@ class TerminalScreen:
             self._out.print(literal(why, style="bold red"), soft_wrap=True)
         self._out.print()
         is_latest = folder.path.resolve() == (Path("outputs") / "latest").resolve()
-        words = [] if is_latest else [shown(folder.path)]
+        arguments = [] if is_latest else [shown(folder.path)]
         if errors or (derived.summary.frame["pass_rate"] < 1).any():
-            words.append("--failed")
+            arguments.append("--failed")
         elif worst:
-            words += ["--id", worst[0].case_id]
-        self._line("more", command("cases", *words))
+            arguments += ["--id", worst[0].case_id]
+        self._line("more", command("cases", *arguments))
         if errors:
             from evalflow.app.core.derive import asked_again
 

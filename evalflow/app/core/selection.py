@@ -63,8 +63,8 @@ class TakenCases:
 def taken_cases(manifest: Manifest) -> TakenCases:
     """Return a run's selection from its manifest. Tags and ids count if its command line chose them."""
     config, cases = manifest.config, {name: facts.cases for name, facts in manifest.datasets.items()}
-    words = (_CHOSEN.match(word) for word in manifest.overrides)
-    changed = {(word["dataset"], word["key"]) for word in words if word}
+    matches = (_CHOSEN.match(word) for word in manifest.overrides)
+    changed = {(word["dataset"], word["key"]) for word in matches if word}
     own: Mapping[str, Mapping[str, Any]] = config["dataset"]
     chosen = {
         name: {key: values.get(key) for key in ("tags", "ids") if (name, key) in changed}

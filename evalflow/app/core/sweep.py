@@ -56,13 +56,13 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[Leader
     """
     labels = _labels(runs)
     differences = [row for row in _differences(runs, labels) if row.attribution == "answers"]
-    found: list[Leaderboard] = []
+    all_boards: list[Leaderboard] = []
     for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
         if rows["run"].n_unique() > 1:
             own = [row for row in differences if (row.dataset, row.metric) == (about["dataset"], about["metric"])]
-            found += _boards(about, rows, own, {run.name: run for run in runs}, labels)
-    return found
+            all_boards += _boards(about, rows, own, {run.name: run for run in runs}, labels)
+    return all_boards
 
 
 def _labels(runs: Sequence[SavedRun]) -> ComparedLabels:
@@ -196,11 +196,11 @@ class _Board:
         higher = not self.compared or self.compared[0].higher_is_better
         own = [name for name in rows if name in known and name in self.ranked]
         order = sorted(own, key=lambda name: known[name]["value"], reverse=higher) if len(own) > 1 else []
-        told = {name: self._against(order[0], name) for name in order[1:]}
-        told |= {name: (None, of_first([verdict for _, verdict in told.values()])) for name in order[:1]}
+        comparisons = {name: self._against(order[0], name) for name in order[1:]}
+        comparisons |= {name: (None, of_first([verdict for _, verdict in comparisons.values()])) for name in order[:1]}
         board: list[BoardPlace] = []
         for name in order:
-            (p, verdict), rank = told[name], ranks.get(name)
+            (p, verdict), rank = comparisons[name], ranks.get(name)
             ends = {"rank_low": rank.rank_low, "rank_high": rank.rank_high} if rank else {}
             board.append(replace(rows[name], **known[name], p_adjusted=p, verdict=verdict, **ends))
         return [*board, *(row for name, row in rows.items() if name not in order)]

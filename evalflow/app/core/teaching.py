@@ -112,19 +112,19 @@ def file_of(run: SavedRun, lesson: Lesson) -> Path:
     facts, where = run.manifest.metrics[lesson.metric], shown(run.folder.path)
     again = f"run it again: {command(f'metric={facts.key}')}, with its data and judge, and label those answers"
     folders = [Path(folder) for folder in run.manifest.search_folders["conf"]]
-    found = [file for folder in folders if (file := folder / "metric" / f"{facts.key}.yaml").is_file()]
-    if not found:
+    candidates = [file for folder in folders if (file := folder / "metric" / f"{facts.key}.yaml").is_file()]
+    if not candidates:
         what = f"the run's metric {lesson.metric} has no file in a conf/metric any more"
         raise UserError(Problem(what, where, "put it back, or name a newer run"))
     meaning = declared_meaning(run.manifest, lesson.metric)
-    values: Mapping[str, Any] = json.loads(json_text(option_values(found[0])))  # as run.json has them
+    values: Mapping[str, Any] = json.loads(json_text(option_values(candidates[0])))  # as run.json has them
     ignored = {"defaults", *set(run.manifest.metric_config(lesson.metric)) - set(meaning)}
     other = [key for key in {*meaning, *values} - ignored if meaning.get(key) != values.get(key)]
     if other or values.get("version", 1) != facts.version:
         what = f"{', '.join(sorted(other)) or 'version'} of {lesson.metric} has changed since the run"
-        raise UserError(Problem(what, shown(found[0]), again))
+        raise UserError(Problem(what, shown(candidates[0]), again))
     expect_prompts(run, lesson, again)
-    return found[0]
+    return candidates[0]
 
 
 def expect_prompts(run: SavedRun, lesson: Lesson, again: str) -> None:
@@ -152,21 +152,21 @@ def texts_of(example: Example) -> dict[str, str]:
     return {name: value if isinstance(value, str) else json_text(value) for name, value in fields_of(example).items()}
 
 
-def reasons_ask(found: Inspection, lesson: Lesson, examples: Sequence[Example]) -> Ask:
+def reasons_ask(inspection: Inspection, lesson: Lesson, examples: Sequence[Example]) -> Ask:
     """Ask for the reason of each of these grades."""
     variables = {"description": lesson.config.description, "graded": [_graded(lesson, one) for one in examples]}
     return Ask(
         metric=lesson.metric,
         step="reasons",
         task=None,
-        messages=messages(found.parts.prompts.get(_REASONS), variables, _REASONS),
+        messages=messages(inspection.parts.prompts.get(_REASONS), variables, _REASONS),
         reply_model=reply_model("reasons", {"reason": StrType(type="str")}, one_per=True),
         variables=variables,
         items=tuple(one.key[0] for one in examples),
     )
 
 
-def wording_ask(found: Inspection, lesson: Lesson, mistakes: Sequence[Example]) -> Ask:
+def wording_ask(inspection: Inspection, lesson: Lesson, mistakes: Sequence[Example]) -> Ask:
     """Ask for a new wording of the criterion that would avoid these mistakes of the judge."""
     variables = {
         "criterion": lesson.config.description,
@@ -177,7 +177,7 @@ def wording_ask(found: Inspection, lesson: Lesson, mistakes: Sequence[Example]) 
         metric=lesson.metric,
         step="wording",
         task=None,
-        messages=messages(found.parts.prompts.get(_WORDING), variables, _WORDING),
+        messages=messages(inspection.parts.prompts.get(_WORDING), variables, _WORDING),
         reply_model=CriterionWording,
         variables=variables,
     )
@@ -203,9 +203,9 @@ def expect_criterion(run: SavedRun, lesson: Lesson) -> None:
     raise UserError(Problem(what, where, hint))
 
 
-def replies_of(found: Inspection, lesson: Lesson, asks: Sequence[Ask]) -> list[Any]:
+def replies_of(inspection: Inspection, lesson: Lesson, asks: Sequence[Ask]) -> list[Any]:
     """Return the replies of an inspected run's judge; InfrastructureError if it does not reply."""
-    (scorer,) = (pair.judge for name, pair in found.scored.items() if name == lesson.metric)
+    (scorer,) = (pair.judge for name, pair in inspection.scored.items() if name == lesson.metric)
     assert scorer is not None
     judge = single(scorer)[0]
 
@@ -213,7 +213,7 @@ def replies_of(found: Inspection, lesson: Lesson, asks: Sequence[Ask]) -> list[A
         try:
             return [(await judge.ask(ask)).parsed for ask in asks]
         finally:
-            await found.parts.close()
+            await inspection.parts.close()
 
     try:
         return asyncio.run(work())
@@ -305,12 +305,12 @@ class Teaching:
         """The run that scores the held-out answers again, within a budget of requests, in a folder."""
         return rescoring(self.run, self.lesson, self.halves.held_out, version.config, requests, folder)
 
-    def ask(self, found: Inspection) -> Written:
+    def ask(self, inspection: Inspection) -> Written:
         """Have the judge write what `questions` counts; InfrastructureError if it does not."""
         missing = self.unexplained
-        asks = [reasons_ask(found, self.lesson, missing)] if missing else []
-        asks += [wording_ask(found, self.lesson, self.mistakes)] if self.mistakes else []
-        replies = replies_of(found, self.lesson, asks)
+        asks = [reasons_ask(inspection, self.lesson, missing)] if missing else []
+        asks += [wording_ask(inspection, self.lesson, self.mistakes)] if self.mistakes else []
+        replies = replies_of(inspection, self.lesson, asks)
         rows: Sequence[Mapping[str, str]] = replies[0].model_dump()["results"] if missing else ()
         reasons = {one.key: row["reason"] for one, row in zip(missing, rows, strict=True)}
         return Written(reasons, replies[-1] if self.mistakes else None)

@@ -49,8 +49,8 @@ class QuestionChecks:
 
     def problems(self) -> Iterator[Problem]:
         """Cases whose question is empty, each with its place in the file."""
-        found = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
-        for place, problem in placed(self._parts.datasets, found):
+        pairs = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
+        for place, problem in placed(self._parts.datasets, pairs):
             yield replace(problem, where=place or problem.where)
         for (name, what), n in self._more.items():
             if self._counts(name, what):
@@ -112,9 +112,9 @@ class ScriptChecks:
             for metric in bound:
                 if script in metric.unknown_scripts:
                     self._metrics[metric.name, case.dataset][script] += times
-        for found, names in ((self._judges, judges), (self._embedders, embedders)):
+        for counts, names in ((self._judges, judges), (self._embedders, embedders)):
             for name in names:
-                found[name, case.dataset][script] += times
+                counts[name, case.dataset][script] += times
 
     def remarks(self) -> Iterator[str]:
         """Return the scripts that each does not support, with the number of cases."""

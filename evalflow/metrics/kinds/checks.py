@@ -247,8 +247,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             self._expect_free(declared.get("name"))
             return self._check(name, kind, custom, declared, case)
         except ValidationError as error:
-            found = param_problems(error, kind)
-            raise _WrongCheckError([replace(one, what=f"{identifier}: {one.what}") for one in found]) from None
+            problems = param_problems(error, kind)
+            raise _WrongCheckError([replace(one, what=f"{identifier}: {one.what}") for one in problems]) from None
         except ValueError as error:
             raise _WrongCheckError([Problem(str(error))]) from None
 
@@ -302,17 +302,17 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return self._known[key]
 
     def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Weighted]:
-        found: list[Weighted] = []
+        members: list[Weighted] = []
         for position, check in enumerate(checks):
             if not check.enabled:
                 continue
             name = check.name or check.identifier
             declared = {"identifier": check.identifier, "params": check.params}
             try:
-                found.append(Weighted(name, self._made(name, declared, case), check.weight))
+                members.append(Weighted(name, self._made(name, declared, case), check.weight))
             except _WrongCheckError as error:
                 raise _WrongCheckError(error.problems, f".params.checks[{position}]{error.place}") from None
-        return found
+        return members
 
     def _undeclared(self, command: str) -> Problem:
         what = f"the metric declares no program {command!r}; a case cannot define one, only the command line can"
@@ -372,12 +372,13 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
 
 def param_problems(error: ValidationError, kind: str) -> Sequence[Problem]:
     """The problems of a check's parameters, with key paths as users wrote them."""
-    found = error.errors(include_url=False)
-    if any(isinstance(place, int) for one in found for place in one["loc"][:1]):
-        return [Problem(one["msg"].removeprefix("Value error, ")) for one in found]
+    details = error.errors(include_url=False)
+    if any(isinstance(place, int) for one in details for place in one["loc"][:1]):
+        return [Problem(one["msg"].removeprefix("Value error, ")) for one in details]
     faults = problems_of(error, PARAMS[kind], "params", None, ())
     return [
-        replace(fault, hint="") if one["type"] == "missing" else fault for one, fault in zip(found, faults, strict=True)
+        replace(fault, hint="") if one["type"] == "missing" else fault
+        for one, fault in zip(details, faults, strict=True)
     ]
 
 

@@ -217,8 +217,8 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         if config.steps_from:
             # Read now: once this run begins, `outputs/latest` points to it.
             origin = Path(config.steps_from)
-            found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
-            entry = {name: value for name, value in found.items() if name not in ("bill", "cost_usd")}
+            stored = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
+            entry = {name: value for name, value in stored.items() if name not in ("bill", "cost_usd")}
             plan = _Plan(None, reused={**entry, "copied_from": str(origin)})
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
 

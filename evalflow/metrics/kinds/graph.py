@@ -116,12 +116,12 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
 
     def _compute(self, name: str, node: GraphNode, scope: Scope, weighted: bool) -> Visit:
         assert node.rule is not None
-        found = node.rule.evaluate(scope.replies, weighted)
-        why = found.undefined or node.rule.reason(scope.replies, self.config.direction, weighted)
+        evaluation = node.rule.evaluate(scope.replies, weighted)
+        why = evaluation.undefined or node.rule.reason(scope.replies, self.config.direction, weighted)
         rule: Mapping[str, object] = node.rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        scope.trail.append({"id": name, "rule": rule, "score": found.score, "reason": why})
-        shown = "" if found.score is None else _shown(found.score)
-        return Visit(found.score, shown, why, weighted=found.weighted)
+        scope.trail.append({"id": name, "rule": rule, "score": evaluation.score, "reason": why})
+        shown = "" if evaluation.score is None else _shown(evaluation.score)
+        return Visit(evaluation.score, shown, why, weighted=evaluation.weighted)
 
 
 def _shown(value: float | bool | str) -> str:

@@ -115,11 +115,11 @@ class CriteriaRule(PartsRule):
         scores = as_map(self.evaluate(replies, weighted).value)
         worst = sorted(scores, key=lambda name: number_at(scores, name), reverse=direction == "lower_is_better")
         (reply,) = replies.values()
-        told = [
+        remarks = [
             f"{name} {scores[name]:.2f}: {one_line(written(reply.cell(name + _REASON)), REMARK)}"
             for name in worst[:LISTED]
         ]
-        return "; ".join([*told, *([f"and {len(worst) - LISTED} more"] if len(worst) > LISTED else [])])
+        return "; ".join([*remarks, *([f"and {len(worst) - LISTED} more"] if len(worst) > LISTED else [])])
 
 
 class RubricMetricConfig(QuestionConfig):

@@ -96,8 +96,8 @@ def _as_positive(positive: object, label: object) -> object:
     """A label in the type of the positive one, if that is a boolean or a number; else unchanged."""
     if not isinstance(positive, bool):
         return read_like(positive, label)
-    found = boolean_of(label)
-    return label if found is None else found
+    boolean = boolean_of(label)
+    return label if boolean is None else boolean
 
 
 def _canonical(label: object) -> object:
@@ -134,9 +134,9 @@ def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> 
     """
     truth = _truth_marks(*true)
     given = _object_of(predicted[1])
-    said = dict.fromkeys(truth, predicted[1]) if given is None else given
-    unread = {label: one for label, one in said.items() if given is None or boolean_of(one) is None}
-    prediction = {label: bool(boolean_of(one)) for label, one in said.items()}
+    raw_labels = dict.fromkeys(truth, predicted[1]) if given is None else given
+    unread = {label: one for label, one in raw_labels.items() if given is None or boolean_of(one) is None}
+    prediction = {label: bool(boolean_of(one)) for label, one in raw_labels.items()}
     prediction |= {label: not truth.get(label, False) for label in unread}
     labels = sorted({*truth, *prediction})
     wrong = [label for label in labels if truth.get(label, False) != prediction.get(label, False)]
@@ -212,20 +212,20 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
         if not any(truth) and not any(_is_given(path, fields) for path in self.config.truth):
             return Outcome(status="undefined", reason="no field says what is expected")
         known = [label for _, label in true if label is not None]
-        said = [look_up(path, fields) for path in self.config.prediction]
-        predicted = [_name_like(known, label) for one in said for label in _listed(_list_or_none, one)]
+        values = [look_up(path, fields) for path in self.config.prediction]
+        predicted = [_name_like(known, label) for one in values for label in _listed(_list_or_none, one)]
         matches = self._matches(truth, predicted) if any(truth) else not any(predicted)
         return scored(float(matches), matches, f"predicted {_in_words(predicted)}, expected {_in_words(truth)}")
 
     def _matches(self, truth: Sequence[str | None], predicted: Sequence[str | None]) -> bool:
-        wanted, found = {label for label in truth if label}, {label for label in predicted if label}
+        wanted, given = {label for label in truth if label}, {label for label in predicted if label}
         match self.config.match:
             case "in_order":
                 return list(truth) == list(predicted)
             case "same":
-                return wanted == found
+                return wanted == given
             case _:
-                return bool(wanted & found)
+                return bool(wanted & given)
 
 
 def _is_given(path: str, fields: Mapping[str, object]) -> bool:

@@ -122,10 +122,10 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
         if self.config.lowercase:
             text, references = text.lower(), [one.lower() for one in references]
         comparable = list(dict.fromkeys(one for one in references if one.strip()))
-        found = self._compare(text, comparable) if comparable else None
-        if found is None:
+        likeness = self._compare(text, comparable) if comparable else None
+        if likeness is None:
             return Outcome(status="undefined", reason=f"the {self.config.against} has no words to compare with")
-        score, about = found
+        score, about = likeness
         return scored(score, score, f"{self.config.measure} {score:.3f}: {about}")
 
 
@@ -182,10 +182,12 @@ def _parted(config: LexicalMetricConfig) -> Callable[[str], str]:
 
 def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequence[str]], Likeness | None]:
     def best(text: str, references: Sequence[str]) -> Likeness | None:
-        found = [(one, place) for place, other in enumerate(references) if (one := compare(text, other)) is not None]
-        if not found:
+        likenesses = [
+            (one, place) for place, other in enumerate(references) if (one := compare(text, other)) is not None
+        ]
+        if not likenesses:
             return None
-        (score, about), place = max(found, key=lambda one: one[0][0])
+        (score, about), place = max(likenesses, key=lambda one: one[0][0])
         return score, "; ".join(part for part in (about, which(place, references)) if part)
 
     return best
@@ -193,10 +195,10 @@ def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequ
 
 def _by_corpus(measure: CorpusMetric, parted: Callable[[str], str]) -> Callable[[str, Sequence[str]], Likeness]:
     def compare(text: str, references: Sequence[str]) -> Likeness:
-        found = measure.sentence_score(parted(text), list(map(parted, references)))
-        about = " ".join(found.format(signature=str(measure.get_signature())).split())
+        result = measure.sentence_score(parted(text), list(map(parted, references)))
+        about = " ".join(result.format(signature=str(measure.get_signature())).split())
         many = f"; {len(references)} references" if len(references) > 1 else ""
-        return min(1.0, found.score / 100), about + many
+        return min(1.0, result.score / 100), about + many
 
     return compare
 
@@ -215,8 +217,8 @@ def _rouge_l(words_of: Words) -> Callable[[str, str], Likeness | None]:
     from rapidfuzz.distance import LCSseq
 
     def compare(text: str, other: str) -> Likeness | None:
-        said, wanted = words_of(text), words_of(other)
-        return _f1(LCSseq.similarity(said, wanted), len(said), len(wanted)) if wanted else None
+        given, wanted = words_of(text), words_of(other)
+        return _f1(LCSseq.similarity(given, wanted), len(given), len(wanted)) if wanted else None
 
     return compare
 
@@ -236,25 +238,25 @@ def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness
     known: Any = wordnet if synonyms else _NoSynonyms()
 
     def compare(text: str, other: str) -> Likeness | None:
-        said, wanted = words_of(text), words_of(other)
-        about = f"words: {len(said):,} in the text, {len(wanted):,} in the reference"
-        return (single_meteor_score(wanted, said, wordnet=known), about) if wanted else None
+        given, wanted = words_of(text), words_of(other)
+        about = f"words: {len(given):,} in the text, {len(wanted):,} in the reference"
+        return (single_meteor_score(wanted, given, wordnet=known), about) if wanted else None
 
     return compare
 
 
-def _shared(said: Sequence[object], wanted: Sequence[object]) -> Likeness | None:
+def _shared(given: Sequence[object], wanted: Sequence[object]) -> Likeness | None:
     """The F1 of two bags of words; None if the reference's is empty."""
-    return _f1((Counter(said) & Counter(wanted)).total(), len(said), len(wanted)) if wanted else None
+    return _f1((Counter(given) & Counter(wanted)).total(), len(given), len(wanted)) if wanted else None
 
 
-def _f1(shared: int, said: int, wanted: int) -> Likeness:
-    about = f"{shared:,} shared of {said:,} in the text and {wanted:,} in the reference"
-    return 2 * shared / (said + wanted), about
+def _f1(shared: int, given: int, wanted: int) -> Likeness:
+    about = f"{shared:,} shared of {given:,} in the text and {wanted:,} in the reference"
+    return 2 * shared / (given + wanted), about
 
 
-def _in_a_row(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    return [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+def _in_a_row(tokens: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
 
 
 def _squad_words(text: str) -> list[str]:

@@ -51,36 +51,36 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
     measures = True
 
     async def compare(self, fields: dict[str, object]) -> Outcome:
-        found = look_up(self.config.field, fields)
+        value = look_up(self.config.field, fields)
         if self.config.unit == "value":
-            number = spelled_number(found)
+            number = spelled_number(value)
             if number is None:
-                raise ValueError(f"the {self.config.field} is not a number: it is {kind(found)}")
+                raise ValueError(f"the {self.config.field} is not a number: it is {kind(value)}")
             return scored(number, number, f"the {self.config.field} is {number:g}")
         if self.config.unit in _READING:
-            read = _Read(written(found))
+            read = _Read(written(value))
             if not read.words:
                 return Outcome(status="undefined", reason=f"the {self.config.field} has no words")
-            if self.config.unit in _OF_WORDS and (script := script_of(written(found))) in WITHOUT_SPACES:
+            if self.config.unit in _OF_WORDS and (script := script_of(written(value))) in WITHOUT_SPACES:
                 reason = f"{self.config.unit} counts letters of words, but {script} has no spaces between words"
                 return Outcome(status="undefined", reason=reason)
             number = _READING[self.config.unit](read)
             reason = f"{number:.2f}: {read.words:,} words, {read.sentences:,} sentences, {read.letters:,} letters"
             return scored(number, number, reason)
         spaces_only = self.config.tokenize == "words" and self.config.unit == "words"
-        number = len(written(found).split()) if spaces_only else counted(self.config.unit, found)
+        number = len(written(value).split()) if spaces_only else counted(self.config.unit, value)
         if number is None:
-            raise ValueError(f"the {self.config.field} is not a list: it is {kind(found)}")
+            raise ValueError(f"the {self.config.field} is not a list: it is {kind(value)}")
         unit = self.config.unit.removesuffix("s") if number == 1 else self.config.unit
         return scored(float(number), number, f"the {self.config.field} has {number:,} {unit}")
 
 
 class _Read:
     def __init__(self, text: str) -> None:
-        found = _WORD.findall(text) if is_plain(text) else words(text)
-        self.words = len(found)
-        self.letters = sum(sum(map(str.isalnum, word)) for word in found)  # combining marks belong to their letters
-        self.long_words = sum(len(word) > _LONG for word in found)
+        tokens = _WORD.findall(text) if is_plain(text) else words(text)
+        self.words = len(tokens)
+        self.letters = sum(sum(map(str.isalnum, word)) for word in tokens)  # combining marks belong to their letters
+        self.long_words = sum(len(word) > _LONG for word in tokens)
         self.sentences = max(1, sum(bool(_WORD.search(one)) for one in sentences(text)))
 
 

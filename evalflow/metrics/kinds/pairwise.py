@@ -121,7 +121,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 
     def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
         places = [text_at(as_map(step["reply"]), FIELD) for step in asked.steps]
-        verdicts = [words[place] for words, place in zip(VERDICTS, places, strict=True)]
+        verdicts = [by_place[place] for by_place, place in zip(VERDICTS, places, strict=True)]
         to_first = sum(_LEAN[place] for place in places)
         lean = (to_first > 0) - (to_first < 0)
         if lean:

@@ -110,8 +110,8 @@ def _outcome(given: object, config: PythonMetricConfig) -> Outcome:
     given = _plain(given)
     number = float(given) if isinstance(given, bool) else spelled_number(given)
     score = _expect_in_range(number, given, config)
-    said = str(given).lower() if isinstance(given, bool) else f"{score:g}"
-    return scored(score, given if isinstance(given, bool) else score, f"{_name(config)} returned {said}")
+    text = str(given).lower() if isinstance(given, bool) else f"{score:g}"
+    return scored(score, given if isinstance(given, bool) else score, f"{_name(config)} returned {text}")
 
 
 def _name(config: PythonMetricConfig) -> str:

@@ -67,16 +67,16 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         fields = fields_of(case, answer)
         row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
         try:
-            found = await _find(self.config.field, row)
+            matches = await _find(self.config.field, row)
         except LimitExceeded as error:
             return Outcome(status="error", error_type=error.error_type, error=str(error))
-        if len(found) > 1:
-            error = f"{self.config.field} matches {len(found)} values; expected one"
+        if len(matches) > 1:
+            error = f"{self.config.field} matches {len(matches)} values; expected one"
             return Outcome(status="error", error_type="data", error=error)
-        if not found or found[0] is None:
+        if not matches or matches[0] is None:
             return Outcome(status="skipped", reason=f"the case has no {self.config.field}")
         try:
-            score, value = read(self.config.scale, found[0])
+            score, value = read(self.config.scale, matches[0])
         except ValueError as error:
             return Outcome(status="error", error_type="data", error=f"{self.config.field}: {error}")
         return scored(score, value, f"recorded as {value}")

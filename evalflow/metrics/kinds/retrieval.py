@@ -81,20 +81,20 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
                 for at in (config.relevant, config.retrieved)
             )
         )
-        found = measures(ranked, config.at)
-        score = found[config.score]
+        figures = measures(ranked, config.at)
+        score = figures[config.score]
         if score is None:
             return Outcome(status="undefined", reason=f"no {config.score}: {ranked.undefined}")
-        return scored(score, found, _reason(ranked, found))
+        return scored(score, figures, _reason(ranked, figures))
 
 
-def _reason(ranked: RankedIds, found: Mapping[str, float | None]) -> str:
+def _reason(ranked: RankedIds, figures: Mapping[str, float | None]) -> str:
     retrieved = set(ranked.retrieved)
     missed = [one for one in ranked.relevant if one not in retrieved]
     others = [one for one, gain in zip(ranked.retrieved, ranked.gains, strict=True) if not gain]
     parts = [f"found {sum(ranked.gains)} of {len(ranked.relevant)} expected in {len(ranked.retrieved)} retrieved"]
     parts += [f"{word}: {listed(ids, len(ids))}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
-    undefined = [name for name, value in found.items() if value is None and "@" not in name]
+    undefined = [name for name, value in figures.items() if value is None and "@" not in name]
     if undefined:
         parts.append(f"no {', '.join(undefined)}: {ranked.undefined}")
     return "; ".join(parts)
@@ -128,7 +128,7 @@ def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
     gains = ranked.gains
     relevant, retrieved, hits = len(ranked.relevant), len(gains), sum(gains)
     first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "precision": _ratio(hits, retrieved),
         "recall": _ratio(hits, relevant),
         "f1": _ratio(2 * hits, relevant + retrieved),
@@ -139,13 +139,13 @@ def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
     }
     for k in dict.fromkeys(at):
         top = gains[:k]
-        found |= {
+        figures |= {
             f"precision@{k}": sum(top) / k if retrieved else None,
             f"recall@{k}": _ratio(sum(top), relevant),
             f"hit@{k}": float(any(top)) if relevant else None,
             f"ndcg@{k}": _ndcg(top, min(k, relevant)),
         }
-    return found
+    return figures
 
 
 def ids_of(value: object, key: str | None) -> tuple[str, ...]:
@@ -162,9 +162,9 @@ def ids_of(value: object, key: str | None) -> tuple[str, ...]:
 def _in_text(text: str) -> list[object]:
     if is_object(item := opened(text)):
         return [item]
-    found = list_in(text)
-    ids: list[object] = [*split(text)] if found is None else found
-    if found is None and len(ids) == 1 and "," in text.strip(" ,"):
+    elements = list_in(text)
+    ids: list[object] = [*split(text)] if elements is None else elements
+    if elements is None and len(ids) == 1 and "," in text.strip(" ,"):
         first = text.partition(",")[0].strip()
         what = f"{text!r} may be one id or several"
         raise ValueError(f'{what}; separate ids by |, or write JSON: ["{first}", …], or ["{text}"] for one')
@@ -172,15 +172,15 @@ def _in_text(text: str) -> list[object]:
 
 
 def _id(item: object, key: str | None, place: int) -> str:
-    found = item.get(key) if key and is_mapping(item) else item
-    if isinstance(found, str):
-        return found
-    if is_number(found):
-        return label_name(found)
-    if found is None and key:
+    value = item.get(key) if key and is_mapping(item) else item
+    if isinstance(value, str):
+        return value
+    if is_number(value):
+        return label_name(value)
+    if value is None and key:
         raise ValueError(f"item {place} has no {key}")
     hint = "; name the key of its id: `id`" if is_mapping(item) and not key else ""
-    raise ValueError(f"item {place}: expected an id, got {kind(found)}{hint}")
+    raise ValueError(f"item {place}: expected an id, got {kind(value)}{hint}")
 
 
 def _ratio(above: int, below: int) -> float | None:

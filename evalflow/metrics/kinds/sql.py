@@ -136,12 +136,12 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         except ValueError as error:
             return scored(0.0, False, str(error))
         databases = self._databases(fields)
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for query in wanted:
-            found.append(await self._compared(databases, query, given))
-            if found[-1].score:
+            outcomes.append(await self._compared(databases, query, given))
+            if outcomes[-1].score:
                 break
-        return best_outcome(found, wanted, "higher_is_better")
+        return best_outcome(outcomes, wanted, "higher_is_better")
 
     async def _compared(self, databases: Sequence[Sequence[str]], wanted: str, given: str) -> Outcome:
         config = self.config
@@ -158,8 +158,8 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
             what = "neither query returns a row, so nothing is compared: add rows that the reference finds"
             return Outcome(status="undefined", reason=what)
         where = f" in {len(databases)} databases" if len(databases) > 1 else ""
-        told = " in the same order" if ordered else ""
-        return scored(1.0, True, f"the same {sum(counts):,} row{'' if sum(counts) == 1 else 's'}{told}{where}")
+        order_note = " in the same order" if ordered else ""
+        return scored(1.0, True, f"the same {sum(counts):,} row{'' if sum(counts) == 1 else 's'}{order_note}{where}")
 
     def _databases(self, fields: Mapping[str, object]) -> Sequence[Sequence[str]]:
         config = self.config
@@ -179,15 +179,15 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         self, scripts: Sequence[str], reference: str, answer: str, of: str
     ) -> tuple[ResultSet, ResultSet | str]:
         """The results of both queries, or the fault of the answer's query; ValueError if anything else fails."""
-        said = await self._run(scripts, [reference, answer])
+        reply = await self._run(scripts, [reference, answer])
         blamed: str | None = None
-        if isinstance(said, str):  # the process was ended: find out which query did it
-            blamed, said = said, await self._run(scripts, [reference])
-        if isinstance(said, str):
-            raise ValueError(f"{of}the set-up or the {self.config.against}: {said}")
-        if fault := _fault(said):
+        if isinstance(reply, str):  # the process was ended: find out which query did it
+            blamed, reply = reply, await self._run(scripts, [reference])
+        if isinstance(reply, str):
+            raise ValueError(f"{of}the set-up or the {self.config.against}: {reply}")
+        if fault := _fault(reply):
             raise ValueError(f"{of}the set-up cannot be run: {fault}")
-        results = objects_at(said, "results")
+        results = objects_at(reply, "results")
         expected = results[0]
         if fault := _fault(expected):
             raise ValueError(f"{of}the {self.config.against} cannot be run: {fault}")
@@ -229,8 +229,8 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
 def is_ordered(query: str) -> bool:
     """Whether a query has ORDER BY at its outermost level: outside of parentheses, texts, names and comments."""
     depth = 0
-    for found in _ORDER.finditer(_QUIET.sub(" ", query)):
-        match found.group():
+    for token in _ORDER.finditer(_QUIET.sub(" ", query)):
+        match token.group():
             case "(":
                 depth += 1
             case ")":
@@ -258,10 +258,10 @@ def _query(value: object) -> str:
         raise ValueError(f"it has {len(text):,} characters; the maximum for a query is {LONGEST:,}")
     blocks = _FENCE.findall(text)
     named = [body for language, body in blocks if language.lower() in ("sql", "sqlite", "duckdb")]
-    found = named or [body for _, body in blocks]
-    if len(found) > 1:
-        raise ValueError(f"there are {len(found)} fenced queries; expected one")
-    return found[0] if found else text
+    queries = named or [body for _, body in blocks]
+    if len(queries) > 1:
+        raise ValueError(f"there are {len(queries)} fenced queries; expected one")
+    return queries[0] if queries else text
 
 
 def _text(field: str | None, value: object) -> str:
@@ -286,16 +286,16 @@ def _script(declared: str, where: str) -> str:
         return declared
     if path.is_absolute() or ".." in path.parts:
         raise UserError(Problem(f"{path} is not below the working directory", where, "give a path within it"))
-    found = next((place for place in (path, "data" / path) if place.is_file()), None)
-    if found is None:
+    file = next((place for place in (path, "data" / path) if place.is_file()), None)
+    if file is None:
         raise UserError(Problem(f"no such file: {path}", where, "a text that ends in .sql is read as a file name"))
-    if found.stat().st_size > _LARGEST_SCRIPT:
-        what = f"{found} has {found.stat().st_size:,} bytes; the most is {_LARGEST_SCRIPT:,}"
+    if file.stat().st_size > _LARGEST_SCRIPT:
+        what = f"{file} has {file.stat().st_size:,} bytes; the most is {_LARGEST_SCRIPT:,}"
         raise UserError(Problem(what, where, "a few rows that distinguish right from wrong queries are enough"))
     try:
-        return found.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(Problem(f"{found} cannot be read: {error}", where)) from None
+        raise UserError(Problem(f"{file} cannot be read: {error}", where)) from None
 
 
 def _fault(reply: Mapping[str, object]) -> str:
@@ -303,8 +303,8 @@ def _fault(reply: Mapping[str, object]) -> str:
     return one_line(text_at(reply, "fault"), _TOLD) if "fault" in reply else ""
 
 
-def _result_set(said: Mapping[str, object]) -> ResultSet:
-    return ResultSet(texts_at(said, "columns"), [tuple(as_list(row)) for row in as_list(said["rows"])])
+def _result_set(result: Mapping[str, object]) -> ResultSet:
+    return ResultSet(texts_at(result, "columns"), [tuple(as_list(row)) for row in as_list(result["rows"])])
 
 
 def _names(result: ResultSet) -> str:

@@ -228,8 +228,8 @@ class TrajectoryComparison:
 
     def _nearest(self, lost: int) -> str:
         """An actual call of the same tool that does not fit, and why if its JSON is invalid."""
-        found = self._namesakes.get(self._expected[lost].name)
-        return "" if found is None else f" (call {found + 1} does not fit{_fault(self._actual[found])})"
+        namesake = self._namesakes.get(self._expected[lost].name)
+        return "" if namesake is None else f" (call {namesake + 1} does not fit{_fault(self._actual[namesake])})"
 
     def _matched(self, expected: Trajectory, actual: Trajectory) -> Pairs:
         config = self._config

@@ -164,9 +164,9 @@ def _single(row: Columns) -> dict[str, object]:
     question = row.take(plain_text, "input")
     if question is None:
         raise Untranslatable("its `input` is not text", "give it one")
-    said = _keys("actual_output")
-    answer = row.take(plain_text, *said)
-    if answer is None and row.peek(*said) is None and row.said(*said) == "":
+    answer_keys = _keys("actual_output")
+    answer = row.take(plain_text, *answer_keys)
+    if answer is None and row.peek(*answer_keys) is None and row.said(*answer_keys) == "":
         answer = ""
     retrieved, context = row.take(_passages, *_RETRIEVED), row.take(_passages, "context")
     return present(

@@ -253,8 +253,8 @@ def first_file(name: str, folders: Iterable[Path]) -> Path | None:
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:
     """Derive a config key that is not in `taken` from a name: lower-case letters, digits and _, a letter first."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
-    key = words if words[:1].isalpha() else f"{fallback}_{words}".rstrip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
+    key = slug if slug[:1].isalpha() else f"{fallback}_{slug}".rstrip("_")
     candidates = chain([key], (f"{key}_{number}" for number in count(2)))
     return next(candidate for candidate in candidates if candidate not in taken)
 

@@ -145,8 +145,8 @@ def get(connection: Connection, dataset: int, case: int) -> StoredCase | None:
 
 def by_key(connection: Connection, dataset: int, key: str) -> StoredCase:
     """The case of that id, which must exist."""
-    (found,) = every_as(StoredCase, connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
-    return found
+    (stored,) = every_as(StoredCase, connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
+    return stored
 
 
 def is_stored(connection: Connection, project: int, dataset: str, key: str) -> bool:
@@ -165,20 +165,20 @@ def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterato
 
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
     """The case ids among `keys` that the dataset contains."""
-    found: set[str] = set()
+    known: set[str] = set()
     for chunk in chunks(keys, _AT_ONCE):
         query = select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk))
-        found.update(connection.scalars(query))
-    return found
+        known.update(connection.scalars(query))
+    return known
 
 
 def keys_of(connection: Connection, dataset: int, rows: Sequence[int]) -> list[str]:
     """The case ids of the existing cases with these row ids, in order."""
-    found: list[tuple[int, str]] = []
+    pairs: list[tuple[int, str]] = []
     for chunk in chunks(rows, _AT_ONCE):
         query = select(cases.c.position, cases.c.key).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
-        found += ((position, key) for position, key in connection.execute(query))
-    return [key for _, key in sorted(found)]
+        pairs += ((position, key) for position, key in connection.execute(query))
+    return [key for _, key in sorted(pairs)]
 
 
 def replace(connection: Connection, case: int, expected: int, row: Row) -> bool:
@@ -296,9 +296,9 @@ def latest_answer(connection: Connection, project: int, dataset: str, row: int) 
         select(cases.c.id).where(*lacking).exists(),
     )
     for run in connection.scalars(latest.order_by(runs.c.id.desc()).limit(_LATEST)).all():
-        found = one_as(RunAnswer, connection, _with_run(project).where(runs.c.id == run, *wanted))
-        if found is not None:
-            return found
+        run_answer = one_as(RunAnswer, connection, _with_run(project).where(runs.c.id == run, *wanted))
+        if run_answer is not None:
+            return run_answer
     return None
 
 
@@ -347,11 +347,11 @@ def relate(connection: Connection, rows: Mapping[int, Row]) -> None:
 
 
 def _checks_of(body: Mapping[str, Any]) -> dict[str, bool]:
-    found: dict[str, bool] = {}
+    checks: dict[str, bool] = {}
     for name, is_enabled in named_checks(body):
         key = storable(name)
-        found[key] = found.get(key, False) or is_enabled
-    return found
+        checks[key] = checks.get(key, False) or is_enabled
+    return checks
 
 
 def _relate_by_key(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:

@@ -136,7 +136,7 @@ def _back_up(file: Path, revision: str) -> Path:
     copy_sqlite(file, draft)
     draft.replace(copy)
     named = re.compile(re.escape(file.name) + r"\.\w+\.(\d{8}T\d{12})\.backup")
-    made = sorted((found[1], path) for path in file.parent.iterdir() if (found := named.fullmatch(path.name)))
+    made = sorted((match[1], path) for path in file.parent.iterdir() if (match := named.fullmatch(path.name)))
     for _, old in made[:-KEPT]:
         old.unlink(missing_ok=True)
     return copy
@@ -308,13 +308,13 @@ class Database:
 
 def _unstorable(error: UnicodeEncodeError | DataError | OverflowError) -> Problem | None:
     """The problem with a value that no database can store; None if the error is about something else."""
-    said = first_line(error) if isinstance(error, DataError) else str(error)
-    if _is_too_large(error, said):
+    message = first_line(error) if isinstance(error, DataError) else str(error)
+    if _is_too_large(error, message):
         return Problem("a number is larger than any that is stored", "", "take a number that the server has given")
     if isinstance(error, UnicodeEncodeError):
         is_text = error.encoding == "utf-8" and error.reason == "surrogates not allowed"
     else:
-        is_text = "NUL" in said
+        is_text = "NUL" in message
     what = "a text has a character that no database can store: NUL, or half of a surrogate pair"
     return Problem(what, "", "remove the character") if is_text else None
 
@@ -406,10 +406,10 @@ def sqlite_file(url: URL) -> Path | None:
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
     try:
-        found = None if file is None else file.stat()
+        stat_result = None if file is None else file.stat()
     except OSError:
         return None
-    return None if found is None else (found.st_dev, found.st_ino)
+    return None if stat_result is None else (stat_result.st_dev, stat_result.st_ino)
 
 
 def first_line(error: DBAPIError) -> str:

@@ -36,8 +36,8 @@ def named(connection: Connection, kind: Kind, name: str, owner: int | None = Non
 
 def id_of(connection: Connection, kind: Kind, name: str, owner: int | None = None) -> int | None:
     """The row id of the definition of an owner with that name."""
-    found = table_of(kind).c
-    return connection.scalar(_select(kind, owner).with_only_columns(found.id).where(found.name == storable(name)))
+    columns = table_of(kind).c
+    return connection.scalar(_select(kind, owner).with_only_columns(columns.id).where(columns.name == storable(name)))
 
 
 def by_id(connection: Connection, kind: Kind, row: int) -> Row | None:
@@ -60,9 +60,9 @@ class DefinitionName(NamedTuple):
 
 def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[DefinitionName]:
     """The names of all definitions of an owner."""
-    found = table_of(kind)
-    columns = [found.c[name] for name in DefinitionName._fields if name in found.c]
-    query = _select(kind, owner).with_only_columns(*columns).order_by(found.c.name)
+    table = table_of(kind)
+    columns = [table.c[name] for name in DefinitionName._fields if name in table.c]
+    query = _select(kind, owner).with_only_columns(*columns).order_by(table.c.name)
     return [DefinitionName(*row) for row in connection.execute(query)]
 
 
@@ -73,14 +73,14 @@ def other_titles(connection: Connection, project: int) -> dict[tuple[str, str, s
     """
     queries: list[Query] = []
     for kind in (*TITLED, "check"):
-        found = table_of(kind)
-        bot, name, source = sa.literal(""), found.c.name, found
-        owner = found.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
+        table = table_of(kind)
+        bot, name, source = sa.literal(""), table.c.name, table
+        owner = table.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
         if kind == "metric":  # its scores may use another name
-            bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
-            source, owner = found.join(bots), bots.c.project_id == project
-        columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
-        is_other = sa.true() if kind == "metric" else found.c.title.not_in(("", found.c.name))
+            bot, name = bots.c.name, func.coalesce(table.c.definition["name"].as_string(), table.c.name)
+            source, owner = table.join(bots), bots.c.project_id == project
+        columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), table.c.title]
+        is_other = sa.true() if kind == "metric" else table.c.title.not_in(("", table.c.name))
         queries.append(select(*columns).select_from(source).where(owner, is_other))
     return {(kind, bot, name): title for kind, bot, name, title in connection.execute(sa.union_all(*queries))}
 
@@ -93,14 +93,14 @@ def add(connection: Connection, kind: Kind, values: Mapping[str, Any]) -> int:
 
 def change(connection: Connection, kind: Kind, row: int, expected: int, values: Mapping[str, Any]) -> bool:
     """Change a definition if it still has the expected version; returns whether it had."""
-    found = table_of(kind)
-    return rows.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
+    table = table_of(kind)
+    return rows.change(connection, table, table.c.id == row, expected, {**values, "updated_at": now()})
 
 
 def delete(connection: Connection, kind: Kind, row: int, expected: int) -> bool:
     """Delete a definition and its dependents if it still has the expected version; returns whether it had."""
-    found = table_of(kind)
-    return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
+    table = table_of(kind)
+    return connection.execute(sa.delete(table).where(table.c.id == row, table.c.version == expected)).rowcount == 1
 
 
 def counts(connection: Connection) -> dict[int, tuple[int, int]]:

@@ -159,10 +159,10 @@ def owners(connection: Connection) -> int:
 def roles(connection: Connection, user_ids: Sequence[int]) -> dict[int, dict[int, str]]:
     """The roles of users: by user, and then by project id."""
     query = select(members.c.user_id, members.c.project_id, members.c.role).where(members.c.user_id.in_(user_ids))
-    found: dict[int, dict[int, str]] = {}
+    by_user: dict[int, dict[int, str]] = {}
     for user_id, project_id, role in connection.execute(query):
-        found.setdefault(user_id, {})[project_id] = role
-    return found
+        by_user.setdefault(user_id, {})[project_id] = role
+    return by_user
 
 
 def add_session(
@@ -222,14 +222,14 @@ def passkey(connection: Connection, credential: str) -> Passkey | None:
 
 def use_passkey(connection: Connection, passkey_id: int, before: int, sign_count: int) -> bool:
     """Record a use of a passkey. False if its counter is no longer `before`: another use was faster."""
-    found = update(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.sign_count == before)
-    return connection.execute(found.values(sign_count=sign_count, used_at=now())).rowcount == 1
+    statement = update(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.sign_count == before)
+    return connection.execute(statement.values(sign_count=sign_count, used_at=now())).rowcount == 1
 
 
 def delete_passkey(connection: Connection, user_id: int, passkey_id: int) -> bool:
     """Delete a passkey of a user; returns whether there was one."""
-    found = delete(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.user_id == user_id)
-    return connection.execute(found).rowcount == 1
+    statement = delete(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.user_id == user_id)
+    return connection.execute(statement).rowcount == 1
 
 
 def sessions_of(connection: Connection, user_id: int) -> list[Row]:
@@ -240,8 +240,8 @@ def sessions_of(connection: Connection, user_id: int) -> list[Row]:
 
 def end_session(connection: Connection, user_id: int, session_id: int) -> bool:
     """End a session of a user; returns whether there was one."""
-    found = delete(sessions).where(sessions.c.id == session_id, sessions.c.user_id == user_id)
-    return connection.execute(found).rowcount == 1
+    statement = delete(sessions).where(sessions.c.id == session_id, sessions.c.user_id == user_id)
+    return connection.execute(statement).rowcount == 1
 
 
 def end_sessions(connection: Connection, user_id: int) -> None:
@@ -268,9 +268,9 @@ def tokens_of(connection: Connection, project_id: int, user_id: int | None) -> l
 
 def delete_token(connection: Connection, project_id: int, token_id: int, user_id: int | None) -> bool:
     """Delete a token of a project if it belongs to that user (None: to anyone); returns whether there was one."""
-    found = delete(tokens).where(tokens.c.id == token_id, tokens.c.project_id == project_id)
-    found = found if user_id is None else found.where(tokens.c.user_id == user_id)
-    return connection.execute(found).rowcount == 1
+    statement = delete(tokens).where(tokens.c.id == token_id, tokens.c.project_id == project_id)
+    statement = statement if user_id is None else statement.where(tokens.c.user_id == user_id)
+    return connection.execute(statement).rowcount == 1
 
 
 def put_code(connection: Connection, key: str, content: Mapping[str, Any], lasts: timedelta) -> None:
@@ -289,19 +289,19 @@ def code(connection: Connection, key: str, lasts: timedelta) -> dict[str, Any] |
 
 def take_code(connection: Connection, key: str, lasts: timedelta) -> dict[str, Any] | None:
     """Return the content of a one-time code and invalidate it. Of two callers at once, one gets None."""
-    found = code(connection, key, lasts)
-    if found is None:
+    content = code(connection, key, lasts)
+    if content is None:
         return None
     taken = connection.execute(delete(one_time_codes).where(one_time_codes.c.key_hash == digest(key)))
-    return found if taken.rowcount == 1 else None
+    return content if taken.rowcount == 1 else None
 
 
 def failures(connection: Connection, keys: Sequence[str]) -> dict[str, SignInFailures]:
     """The count of failed sign-ins of each key."""
     hashes = {digest(key): key for key in keys}
     query = select(failed_sign_ins.c.key_hash, failed_sign_ins.c.failures, failed_sign_ins.c.last_at)
-    found = connection.execute(query.where(failed_sign_ins.c.key_hash.in_(list(hashes))))
-    return {hashes[key]: SignInFailures(*counted) for key, *counted in found}
+    rows = connection.execute(query.where(failed_sign_ins.c.key_hash.in_(list(hashes))))
+    return {hashes[key]: SignInFailures(*counted) for key, *counted in rows}
 
 
 def note_failure(connection: Connection, counts: Mapping[str, int], moment: float) -> None:
@@ -314,5 +314,5 @@ def note_failure(connection: Connection, counts: Mapping[str, int], moment: floa
 def forget_failures(connection: Connection, keys: Sequence[str], before: float) -> None:
     """Delete the counts of these keys, and every count older than `before`."""
     hashes = [digest(key) for key in keys]
-    found = failed_sign_ins.c.key_hash.in_(hashes) | (failed_sign_ins.c.last_at < before)
-    connection.execute(delete(failed_sign_ins).where(found))
+    condition = failed_sign_ins.c.key_hash.in_(hashes) | (failed_sign_ins.c.last_at < before)
+    connection.execute(delete(failed_sign_ins).where(condition))

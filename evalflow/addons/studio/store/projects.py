@@ -17,14 +17,14 @@ _CONTENTS: Mapping[Content, Table] = {"members": members, "bots": bots, "dataset
 
 def counts(connection: Connection, project: int | None = None) -> dict[int, dict[Content, int]]:
     """Count the contents of one project, or of all that are not empty; by project id."""
-    found: dict[int, dict[Content, int]] = {}
+    by_project: dict[int, dict[Content, int]] = {}
     for name, table in _CONTENTS.items():
         query = select(table.c.project_id, func.count()).group_by(table.c.project_id)
         for owner, count in connection.execute(
             query if project is None else query.where(table.c.project_id == project)
         ):
-            found.setdefault(owner, {})[name] = count
-    return found
+            by_project.setdefault(owner, {})[name] = count
+    return by_project
 
 
 def project_members(connection: Connection, project: int) -> list[Row]:

@@ -77,7 +77,7 @@ class AnswerRanking:
     def having(self, *, passed: bool) -> set[int]:
         """The positions with at least one score that passed, or that failed."""
         mark = 2 if passed else 1
-        return {position for position, found in zip(self.order, self.marks, strict=True) if found & mark}
+        return {position for position, bits in zip(self.order, self.marks, strict=True) if bits & mark}
 
 
 def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
@@ -101,9 +101,9 @@ def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
         "mean": func.avg(case((of(higher=True), scores.c.score), (of(higher=False), 1 - scores.c.score))),
     }
     ranked = select(scores.c.position, *(column.label(name) for name, column in columns.items()))
-    found = ranked.where(scores.c.run == run.run).group_by(scores.c.position).subquery()
-    query = select(*(found.c[name] for name in ("position", *columns))).order_by(
-        (found.c.counts // _FAILED).desc(), found.c.errors.desc(), found.c.mean.asc().nulls_last(), found.c.position
+    totals = ranked.where(scores.c.run == run.run).group_by(scores.c.position).subquery()
+    query = select(*(totals.c[name] for name in ("position", *columns))).order_by(
+        (totals.c.counts // _FAILED).desc(), totals.c.errors.desc(), totals.c.mean.asc().nulls_last(), totals.c.position
     )
     rows: Iterable[Sequence[Any]] = run.connection.execute(query)
     if run.people:
@@ -123,7 +123,7 @@ def _urgency(row: Sequence[Any]) -> tuple[Any, ...]:
 
 def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence[Any]]:
     """Position, counts, errors and mean of `rank_answers`, of the answers that people labelled."""
-    limits, found = _limits(run), dict[int, Sequence[Any]]()
+    limits, standings = _limits(run), dict[int, Sequence[Any]]()
     for position, those in _scores_at(run, {position for position, _ in run.people}).items():
         counted = [(one.metric, *_counted(run, limits, one)) for one in those]
         passed = [one for *_, one in counted]
@@ -134,8 +134,8 @@ def _standings(run: RunScores, scales: Mapping[str, bool]) -> dict[int, Sequence
         ]
         counts = _FAILED * passed.count(False) + passed.count(True)
         errors = sum(status == "error" for _, _, status, _ in counted)
-        found[position] = position, counts, errors, sum(means) / len(means) if means else None
-    return found
+        standings[position] = position, counts, errors, sum(means) / len(means) if means else None
+    return standings
 
 
 class _BriefScore(NamedTuple):
@@ -172,12 +172,12 @@ def _scores_at(run: RunScores, positions: Collection[int]) -> dict[int, list[_Br
     """The scores of the answers at these positions."""
     columns = (scores.c[name] for name in _BriefScore._fields)
     brief = select(*columns).where(scores.c.run == run.run).order_by(scores.c.position, scores.c.n)
-    found: dict[int, list[_BriefScore]] = {}
+    by_position: dict[int, list[_BriefScore]] = {}
     for some in chunks(positions, 500):
         for row in run.connection.execute(brief.where(scores.c.position.in_(some))):
             one = _BriefScore(*row)
-            found.setdefault(one.position, []).append(one)
-    return found
+            by_position.setdefault(one.position, []).append(one)
+    return by_position
 
 
 def positions_in_order(
@@ -191,19 +191,21 @@ def positions_in_order(
     is_implied = bool(order.metric) and wanted == ScoreFilter(metric=order.metric)
     matching = None if is_implied else _matching(run, wanted, ranking)
     if order.by == "worst":
-        found: Iterable[int] = ranking().order
+        in_order: Iterable[int] = ranking().order
     elif order.by == "input":
-        found = run.connection.scalars(_all(run).order_by(answers.c.position)) if matching is None else sorted(matching)
+        in_order = (
+            run.connection.scalars(_all(run).order_by(answers.c.position)) if matching is None else sorted(matching)
+        )
     else:
         mean = func.avg(scores.c.score)
         by_mean = mean.asc() if order.by == "low" else mean.desc()
         own = select(scores.c.position).where(scores.c.run == run.run, scores.c.metric == order.metric)
         ordered = own.group_by(scores.c.position).order_by(by_mean.nulls_last(), scores.c.position)
-        found = run.connection.scalars(ordered)
+        in_order = run.connection.scalars(ordered)
         if labelled := {place: one.score for (place, metric), one in run.people.items() if metric == order.metric}:
             means = {row[0]: row[1] for row in run.connection.execute(ordered.add_columns(mean))}
-            found = _by_mean(means | labelled, order.by)
-    return list(found) if matching is None else [position for position in found if position in matching]
+            in_order = _by_mean(means | labelled, order.by)
+    return list(in_order) if matching is None else [position for position in in_order if position in matching]
 
 
 def _by_mean(means: Mapping[int, float | None], by: str) -> list[int]:
@@ -252,7 +254,7 @@ def _labelled_matching(run: RunScores, wanted: ScoreFilter) -> Iterator[int]:
 
 def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
     """The rows at these positions (at most a page), in this order."""
-    found = {one.position: one for one in run.answers(positions)}
+    by_position = {one.position: one for one in run.answers(positions)}
     grouped: dict[int, dict[str, list[_BriefScore]]] = {}
     for place, those in _scores_at(run, positions).items():
         for one in those:
@@ -260,29 +262,29 @@ def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
     limits = _limits(run)
     return [
         ResultRow(
-            **asdict(found[place]),
+            **asdict(by_position[place]),
             cells={metric: _cell(run, those, limits) for metric, those in grouped.get(place, {}).items()},
         )
         for place in positions
-        if place in found
+        if place in by_position
     ]
 
 
 def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
     """The distinct cases (dataset and id) of the answers at these positions."""
     columns = select(answers.c.dataset, answers.c.case_id).where(answers.c.run == run.run)
-    found: dict[tuple[str, str], None] = {}
+    distinct: dict[tuple[str, str], None] = {}
     for chunk in chunks(positions, 500):
         query = columns.where(answers.c.position.in_(chunk)).order_by(answers.c.position)
-        found.update(dict.fromkeys((dataset, case) for dataset, case in run.connection.execute(query)))
-    return list(found)
+        distinct.update(dict.fromkeys((dataset, case) for dataset, case in run.connection.execute(query)))
+    return list(distinct)
 
 
 def questions_at(run: RunScores, positions: Sequence[int]) -> dict[int, str]:
     """The questions of the answers at these positions (at most 500), by position."""
     here = answers.c.run == run.run, answers.c.position.in_(positions)
-    found = run.connection.execute(select(answers.c.position, answers.c.question).where(*here))
-    return {row.position: row.question for row in found}
+    result = run.connection.execute(select(answers.c.position, answers.c.question).where(*here))
+    return {row.position: row.question for row in result}
 
 
 def _cell(run: RunScores, those: Sequence[_BriefScore], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:

@@ -187,8 +187,8 @@ def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None
 def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, str, int], int]:
     """The position of each answer of a run by dataset, case_id, target and target_repeat."""
     key = (answers.c.dataset, answers.c.case_id, answers.c.target, answers.c.target_repeat)
-    found = connection.execute(select(*key, answers.c.position).where(answers.c.run == run))
-    return {(dataset, case, target, repeat): position for dataset, case, target, repeat, position in found}
+    rows = connection.execute(select(*key, answers.c.position).where(answers.c.run == run))
+    return {(dataset, case, target, repeat): position for dataset, case, target, repeat, position in rows}
 
 
 def candidates(connection: Connection, review: int, by: str, moment: float) -> list[int]:
@@ -240,14 +240,14 @@ def begun_item(connection: Connection, review: int, item: int, by: str, moment: 
 
 def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
     """The items that a person opened, in that order, each with its state and whether they flagged it."""
-    found = connection.execute(_OPENED, {"review": review, "person": by})
-    return [(item, state, is_flagged) for item, state, is_flagged in found]
+    rows = connection.execute(_OPENED, {"review": review, "person": by})
+    return [(item, state, is_flagged) for item, state, is_flagged in rows]
 
 
 def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:
     """Change a person's assignment to an item."""
-    found = update(assignments).where(_at(review, item, assignments), assignments.c.by == by)
-    connection.execute(found.values(**values))
+    statement = update(assignments).where(_at(review, item, assignments), assignments.c.by == by)
+    connection.execute(statement.values(**values))
 
 
 def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Assignment]:
@@ -272,12 +272,12 @@ def all_rows(connection: Connection, review: int) -> tuple[list[ReviewedAnswer],
 
 def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, FrozenAnswer]:
     """The contents of these items."""
-    found: dict[int, FrozenAnswer] = {}
+    frozen: dict[int, FrozenAnswer] = {}
     for some in chunks(items, _AT_ONCE):
         query = select(review_items.c.item, review_items.c.content)
         rows = connection.execute(query.where(_of(review, review_items), review_items.c.item.in_(some)))
-        found.update((row.item, FrozenAnswer(**row.content)) for row in rows)
-    return found
+        frozen.update((row.item, FrozenAnswer(**row.content)) for row in rows)
+    return frozen
 
 
 def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[int, int]]:

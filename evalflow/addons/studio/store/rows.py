@@ -42,15 +42,15 @@ def storable_json(value: object) -> Any:
 
 def one(connection: Connection, query: Query) -> Row | None:
     """The first row, or None."""
-    found = connection.execute(query).mappings().first()
-    return None if found is None else dict(found)
+    mapping = connection.execute(query).mappings().first()
+    return None if mapping is None else dict(mapping)
 
 
 def every(connection: Connection, query: Query) -> list[Row]:
     """All rows."""
-    found = connection.execute(query)
-    names = tuple(found.keys())
-    return [dict(zip(names, row, strict=True)) for row in found]  # twice as fast as `mappings`
+    result = connection.execute(query)
+    names = tuple(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result]  # twice as fast as `mappings`
 
 
 def one_as(kind: type[T], connection: Connection, query: Query) -> T | None:

@@ -141,10 +141,10 @@ def queued(connection: Connection) -> list[StoredRun]:
     if len({(run.created_by, run.project_id) for run in waiting}) < 2:
         return waiting
     busy = func.sum(case((runs.c.state == "running", 1), else_=0))
-    found = select(runs.c.created_by, runs.c.project_id, busy, func.max(runs.c.started_at))
-    found = found.group_by(runs.c.created_by, runs.c.project_id)
+    query = select(runs.c.created_by, runs.c.project_id, busy, func.max(runs.c.started_at))
+    query = query.group_by(runs.c.created_by, runs.c.project_id)
     of_person, of_project, last = Counter[str](), Counter[int](), dict[tuple[str, int], str]()
-    for person, project, in_progress, started in connection.execute(found):
+    for person, project, in_progress, started in connection.execute(query):
         of_person[person] += int(in_progress)
         of_project[project] += int(in_progress)
         last[person, project] = started or ""
@@ -225,8 +225,8 @@ STATUSES = ("scored", "undefined", "skipped", "error")
 def states(connection: Connection) -> dict[str, int]:
     """How many runs are in each state."""
     query = select(runs.c.state, func.count().label("number")).group_by(runs.c.state)
-    found = {row.state: row.number for row in connection.execute(query)}
-    return {state: found.get(state, 0) for state in get_args(State)}
+    counts = {row.state: row.number for row in connection.execute(query)}
+    return {state: counts.get(state, 0) for state in get_args(State)}
 
 
 def oldest_queued(connection: Connection) -> str | None:

@@ -163,13 +163,13 @@ class RunScores:
             return self._load(self._keys(wanted).where(*beyond_place), _ORDER, limit)
         if after is not None:
             rare = [one for one in rare if one >= after[0]]
-        found: list[Score] = []
+        loaded: list[Score] = []
         for some in chunks(rare, _AT_ONCE):
             keys = self._keys(replace(wanted, positions=some)).where(*beyond_place)
-            found += self._load(keys, _ORDER, limit - len(found))
-            if len(found) == limit:
+            loaded += self._load(keys, _ORDER, limit - len(loaded))
+            if len(loaded) == limit:
                 break
-        return found
+        return loaded
 
     def page_by_score(
         self, wanted: ScoreFilter, after: tuple[float, int, int] | None, limit: int, *, is_descending: bool = False
@@ -186,18 +186,18 @@ class RunScores:
 
     def get(self, place: Place) -> Score | None:
         """One score with the judge's steps."""
-        found = self.page(ScoreFilter(positions=[place[0]]), (place[0], place[1] - 1), 1)
-        if not found or found[0].place != place:
+        page = self.page(ScoreFilter(positions=[place[0]]), (place[0], place[1] - 1), 1)
+        if not page or page[0].place != place:
             return None
-        return replace(found[0], steps=self.steps([place[0]]).get(place))
+        return replace(page[0], steps=self.steps([place[0]]).get(place))
 
     def steps(self, positions: Sequence[int]) -> dict[Place, Sequence[Mapping[str, Any]]]:
         """The judge's steps of every score of these answers, at most 500."""
         same = (score_steps.c.run == self.run, score_steps.c.position.in_(positions))
-        found = self.connection.execute(
+        rows = self.connection.execute(
             select(score_steps.c.position, score_steps.c.n, score_steps.c.steps).where(*same)
         )
-        return {(position, n): json.loads(text) for position, n, text in found}
+        return {(position, n): json.loads(text) for position, n, text in rows}
 
     def passing(self, limit: Limit) -> tuple[int, int]:
         """The number of scores of a metric and judge that pass a threshold, and the total."""
@@ -223,23 +223,23 @@ class RunScores:
         query = select(bins.label("bin"), func.count(), func.sum(case((met, 1), else_=0))).where(
             scores.c.run == self.run, scores.c.metric == metric, scores.c.score.between(edges[0], edges[-1])
         )
-        found = {int(place): (n, int(passed)) for place, n, passed in self.connection.execute(query.group_by("bin"))}
-        return [found.get(i, (0, 0)) for i in range(last + 1)]
+        counts = {int(place): (n, int(passed)) for place, n, passed in self.connection.execute(query.group_by("bin"))}
+        return [counts.get(i, (0, 0)) for i in range(last + 1)]
 
     def tags(self) -> list[tuple[str, int]]:
         """Every tag with the number of answers that have it or a sub-tag."""
         query = select(answer_tags.c.tag, func.count()).where(answer_tags.c.run == self.run)
-        found = self.connection.execute(query.group_by(answer_tags.c.tag).order_by(answer_tags.c.tag))
-        return [(tag, number) for tag, number in found]
+        counts = self.connection.execute(query.group_by(answer_tags.c.tag).order_by(answer_tags.c.tag))
+        return [(tag, number) for tag, number in counts]
 
     def places(self, cases: Collection[str]) -> dict[tuple[str, str, str, int], int]:
         """The positions of the answers to the cases with these ids, by CELL."""
-        found: dict[tuple[str, str, str, int], int] = {}
+        by_cell: dict[tuple[str, str, str, int], int] = {}
         query = select(*(answers.c[name] for name in CELL), answers.c.position).where(answers.c.run == self.run)
         for some in chunks(cases, _AT_ONCE):
             for *cell, position in self.connection.execute(query.where(answers.c.case_id.in_(some))):
-                found[cell[0], cell[1], cell[2], cell[3]] = position
-        return found
+                by_cell[cell[0], cell[1], cell[2], cell[3]] = position
+        return by_cell
 
     def positions(self, dataset: str, case_id: str) -> list[int]:
         """The positions of the answers to a case. Slow: it scans every answer of the run."""
@@ -302,13 +302,13 @@ class RunScores:
         """
         if not _is_by_score(wanted) or wanted.metric is not None or wanted.positions is not None:
             return None
-        found: list[int] = []
+        positions: list[int] = []
         for of_one in self._by_metric(wanted):
             query = select(scores.c.position).where(scores.c.run == self.run, of_one, *_within(wanted))
-            found += self.connection.scalars(query.limit(MAX_RARE + 1 - len(found)))
-            if len(found) > MAX_RARE:
+            positions += self.connection.scalars(query.limit(MAX_RARE + 1 - len(positions)))
+            if len(positions) > MAX_RARE:
                 return None
-        return sorted(set(found))
+        return sorted(set(positions))
 
     def _by_metric(self, wanted: ScoreFilter) -> Iterator[ColumnElement[bool]]:
         """One condition per metric, so that an index on metric and score can be used."""
@@ -323,12 +323,12 @@ class RunScores:
                 yield scores.c.metric == metric
 
     def _load(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
-        found = keys.order_by(*order).limit(limit).subquery()
-        at = and_(scores.c.run == self.run, scores.c.position == found.c.position, scores.c.n == found.c.n)
-        of = and_(answers.c.run == self.run, answers.c.position == found.c.position)
+        page = keys.order_by(*order).limit(limit).subquery()
+        at = and_(scores.c.run == self.run, scores.c.position == page.c.position, scores.c.n == page.c.n)
+        of = and_(answers.c.run == self.run, answers.c.position == page.c.position)
         shown = [column for column in answers.c if column.name not in ("run", "position", "error")]
         columns = (*scores.c, *shown, answers.c.error.label("answer_error"))
-        query = select(*columns).join(found, at).join(answers, of).order_by(*order)
+        query = select(*columns).join(page, at).join(answers, of).order_by(*order)
         return [self._score(row) for row in every(self.connection, query)]
 
     def _score(self, row: Row) -> Score:
@@ -351,12 +351,12 @@ def _is_by_score(wanted: ScoreFilter) -> bool:
 
 
 def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+    bounds: list[ColumnElement[bool]] = []
     if wanted.low is not None:
-        found.append(scores.c.score >= wanted.low)
+        bounds.append(scores.c.score >= wanted.low)
     if wanted.high is not None:
-        found.append(scores.c.score <= wanted.high)
-    return found
+        bounds.append(scores.c.score <= wanted.high)
+    return bounds
 
 
 def _after(place: Place, *, is_descending: bool) -> ColumnElement[bool]:
@@ -389,13 +389,13 @@ def put(
 
 def statuses(connection: Connection, run: int, places: Sequence[Place]) -> dict[Place, str]:
     """The status of each existing score among these places."""
-    found: dict[Place, str] = {}
+    by_place: dict[Place, str] = {}
     wanted = set(places)
     for some in chunks(dict.fromkeys(position for position, _ in places), _AT_ONCE):
         query = select(scores.c.position, scores.c.n, scores.c.status)
         rows = connection.execute(query.where(scores.c.run == run, scores.c.position.in_(some)))
-        found |= {(position, n): status for position, n, status in rows if (position, n) in wanted}
-    return found
+        by_place |= {(position, n): status for position, n, status in rows if (position, n) in wanted}
+    return by_place
 
 
 def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -> int:
@@ -415,14 +415,14 @@ def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str
     known: dict[tuple[str, str, int], set[tuple[bytes | None, bool]]] = {}
     for dataset, case_id, repeat, answer, is_answered, _ in connection.execute(query.where(answers.c.run == other)):
         known.setdefault((dataset, case_id, repeat), set()).add((_digest(answer), is_answered))
-    found: dict[tuple[str, str], tuple[str, bool]] = {}
+    common: dict[tuple[str, str], tuple[str, bool]] = {}
     for dataset, case_id, repeat, answer, is_answered, asked in connection.execute(query.where(answers.c.run == one)):
         others = known.get((dataset, case_id, repeat))
         if others is not None:
-            question, differs = found.get((dataset, case_id), (asked, False))
+            question, differs = common.get((dataset, case_id), (asked, False))
             differs = differs or others != {(_digest(answer), is_answered)}
-            found[dataset, case_id] = (min(question, asked), differs)
-    return [(dataset, case_id, *about) for (dataset, case_id), about in sorted(found.items())]
+            common[dataset, case_id] = (min(question, asked), differs)
+    return [(dataset, case_id, *about) for (dataset, case_id), about in sorted(common.items())]
 
 
 def _digest(text: str | None) -> bytes | None:

@@ -122,13 +122,13 @@ def _location(url: str) -> tuple[URL, Path | None]:
 
 def _run_client(program: str, url: URL, arguments: Sequence[str]) -> None:
     """Run a PostgreSQL client program. The password is in its environment, which other accounts cannot read."""
-    found = shutil.which(program)
-    if found is None:
+    executable = shutil.which(program)
+    if executable is None:
         hint = "install PostgreSQL's client programs, of the server's version or newer"
         raise InfrastructureError(f"{program} is not installed", hint)
     environment = {**os.environ, **({"PGPASSWORD": str(url.password)} if url.password is not None else {})}
     shown = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
-    command = [found, "--no-owner", "--no-privileges", "--no-password", f"--dbname={shown}", *arguments]
+    command = [executable, "--no-owner", "--no-privileges", "--no-password", f"--dbname={shown}", *arguments]
     done = subprocess.run(  # noqa: S603 - no shell
         command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

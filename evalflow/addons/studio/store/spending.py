@@ -47,8 +47,8 @@ class OpenLease:
 def open_lease(connection: Connection, run: int) -> OpenLease | None:
     """The open lease of a run."""
     columns = spending.c.id, *(spending.c[unit] for unit in UNITS)
-    found = connection.execute(select(*columns).where(spending.c.run == run, ~spending.c.is_settled)).first()
-    return None if found is None else OpenLease(found[0], _amount(found[1:]))
+    row = connection.execute(select(*columns).where(spending.c.run == run, ~spending.c.is_settled)).first()
+    return None if row is None else OpenLease(row[0], _amount(row[1:]))
 
 
 def settle(connection: Connection, lease: int, spent: Amount | None) -> None:

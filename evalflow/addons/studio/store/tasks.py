@@ -54,8 +54,8 @@ def page(
 def counts(connection: Connection, project: int, wanted: TaskQuery) -> dict[str, int]:
     """The number of tasks by status, without zeros."""
     query = select(tasks.c.status, func.count()).select_from(tasks.outerjoin(runs, runs.c.id == tasks.c.run))
-    found = connection.execute(query.where(*_conditions(project, wanted)).group_by(tasks.c.status))
-    return {row[0]: row[1] for row in found}
+    result = connection.execute(query.where(*_conditions(project, wanted)).group_by(tasks.c.status))
+    return {row[0]: row[1] for row in result}
 
 
 def bots(connection: Connection, project: int) -> list[str]:
@@ -70,9 +70,9 @@ def get(connection: Connection, project: int, task: int) -> Row | None:
 
 
 def _selected() -> Query:
-    said = select(func.count()).where(comments.c.task_id == tasks.c.id).scalar_subquery()
+    comment_count = select(func.count()).where(comments.c.task_id == tasks.c.id).scalar_subquery()
     asked = func.coalesce(_answered_question(), _question_of_case()).label("question")
-    query = select(tasks, _RANK.label("rank"), runs.c.run_id, runs.c.bot, asked, said.label("comments"))
+    query = select(tasks, _RANK.label("rank"), runs.c.run_id, runs.c.bot, asked, comment_count.label("comments"))
     return query.outerjoin(runs, runs.c.id == tasks.c.run)
 
 
@@ -90,10 +90,13 @@ def _question_of_case() -> ScalarSelect[str]:
 def _conditions(project: int, wanted: TaskQuery) -> list[ColumnElement[bool]]:
     equal = {tasks.c.status: wanted.status, tasks.c.cause: wanted.cause, runs.c.bot: wanted.bot}
     equal |= {runs.c.run_id: wanted.run, tasks.c.position: wanted.position, tasks.c.metric: wanted.metric}
-    found = [tasks.c.project_id == project, *(column == value for column, value in equal.items() if value is not None)]
+    conditions = [
+        tasks.c.project_id == project,
+        *(column == value for column, value in equal.items() if value is not None),
+    ]
     if wanted.assignee is not None:  # user names are plain ASCII, which JSON does not escape
-        found.append(cast(tasks.c.assignees, Text).contains(f'"{wanted.assignee}"', autoescape=True))
-    return found
+        conditions.append(cast(tasks.c.assignees, Text).contains(f'"{wanted.assignee}"', autoescape=True))
+    return conditions
 
 
 @dataclass(frozen=True, slots=True)

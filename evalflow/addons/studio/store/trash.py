@@ -68,8 +68,8 @@ def content_of(connection: Connection, kind: Kind, row: Row) -> Row:
 
 def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | None = None) -> list[Row]:
     """Cases of a dataset with their tags; all of them without `ids`."""
-    found = select(cases).where(cases.c.dataset_id == dataset)
-    parts = [found] if ids is None else [found.where(cases.c.id.in_(chunk)) for chunk in chunks(ids, _AT_ONCE)]
+    query = select(cases).where(cases.c.dataset_id == dataset)
+    parts = [query] if ids is None else [query.where(cases.c.id.in_(chunk)) for chunk in chunks(ids, _AT_ONCE)]
     rows = {row["id"]: {**row, "tags": list[str]()} for part in parts for row in every(connection, part)}
     for chunk in chunks(rows, _AT_ONCE):
         for case, tag in connection.execute(select(case_tags).where(case_tags.c.case_id.in_(chunk))):

@@ -149,8 +149,8 @@ def public_address(
         problems.append(Problem("people would sign in without encryption", "--public", hint))
     if tls and proxies:
         problems.append(Problem("a proxy and TLS files exclude each other", "--proxy", "leave out one of them"))
-    problems += [found for network in proxies if (found := _wrong_network(network, "--proxy"))]
-    problems += [found for network in metrics_from if (found := _wrong_network(network, "--metrics-from"))]
+    problems += [fault for network in proxies if (fault := _wrong_network(network, "--proxy"))]
+    problems += [fault for network in metrics_from if (fault := _wrong_network(network, "--metrics-from"))]
     problems += _wrong_files(tls)
     host = host or ("0.0.0.0" if tls else "127.0.0.1")  # noqa: S104 - meant for other machines
     try:

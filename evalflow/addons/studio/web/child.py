@@ -24,8 +24,8 @@ class Child:
     The command must exit when its standard input closes.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._words = arguments
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._fault = "it has ended"

@@ -173,16 +173,16 @@ class _Figures:
         pages = sum(client.has_socket_connection for client in list(open_clients().values()))
         yield gauge("open_pages", "Pages that are open in browsers, of this process", pages)
         try:
-            found = server_figures(self._database)
+            figures = server_figures(self._database)
         except InfrastructureError:
             yield gauge("database_up", "Whether the database answers", 0)
             return
         yield gauge("database_up", "Whether the database answers", 1)
-        yield gauges("runs", "Stored runs by state; queued: the length of the queue", "state", {**found.runs})
-        yield gauge("queue_oldest_seconds", "Since the oldest queued run was created", found.oldest_s)
+        yield gauges("runs", "Stored runs by state; queued: the length of the queue", "state", {**figures.runs})
+        yield gauge("queue_oldest_seconds", "Since the oldest queued run was created", figures.oldest_s)
         about = "Since the last heartbeat of each worker that has a run"
-        yield gauges("worker_silence_seconds", about, "worker", {**found.silence_s})
-        yield gauges("scores", "Finished scores of the stored runs by status", "status", {**found.scores})
-        yield gauge("failed_answers", "Answers in state error of the stored runs", found.failed_answers)
-        yield gauge("calls", "Calls that bots and judges answered in the stored runs", found.calls)
-        yield gauge("cost_usd", "What these calls cost, as far as prices are known", found.cost_usd)
+        yield gauges("worker_silence_seconds", about, "worker", {**figures.silence_s})
+        yield gauges("scores", "Finished scores of the stored runs by status", "status", {**figures.scores})
+        yield gauge("failed_answers", "Answers in state error of the stored runs", figures.failed_answers)
+        yield gauge("calls", "Calls that bots and judges answered in the stored runs", figures.calls)
+        yield gauge("cost_usd", "What these calls cost, as far as prices are known", figures.cost_usd)

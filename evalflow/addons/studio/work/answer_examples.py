@@ -47,8 +47,8 @@ async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Exam
     """Call a bot with a case and return its answer as an answer example; nothing is saved."""
     asked = {**row, "id": "trial", "checks": None}
     case = await to_thread.run_sync(read_row, "trial", asked)
-    found = await to_thread.run_sync(get_bot, space, bot)
-    answer = await answer_case(space, bot, found.config, case)
+    bot_definition = await to_thread.run_sync(get_bot, space, bot)
+    answer = await answer_case(space, bot, bot_definition.config, case)
     if answer.answer is None:
         raise UserError(Problem(f"{bot} gave no answer: {answer.error or 'its reply has no text'}", "bot"))
     return example_of(answer)
@@ -76,8 +76,8 @@ def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | N
     owner = dataset_id(space, dataset)
     with space.database.reading() as connection:
         missing = table.lacking(connection, owner)
-        found = table.latest_answer(connection, space.project_id, dataset, owner) if missing else None
-    return missing, found
+        answer = table.latest_answer(connection, space.project_id, dataset, owner) if missing else None
+    return missing, answer
 
 
 @requires("edit")
@@ -130,22 +130,24 @@ def _fill(
     """Fill missing answer examples with the wanted answers of a run; returns the number of changed cases."""
     owners = {name: dataset_id(space, name) for name in datasets}
     missing = {(name, key) for name, owner in owners.items() for key in space.read(table.keys_without_example, owner)}
-    found = _examples(folder, missing, is_wanted) if missing else iter(())
+    pairs = _examples(folder, missing, is_wanted) if missing else iter(())
     filled = 0
-    for dataset, those in groupby(found, lambda one: one[0].dataset):
+    for dataset, those in groupby(pairs, lambda one: one[0].dataset):
         for chunk in chunks(those, _AT_ONCE):
             answered = {case.id: (case, example) for case, example in chunk}
             filled += _save(space, dataset, owners[dataset], answered, count)
     return filled
 
 
-def _save(space: Workspace, dataset: str, owner: int, found: Mapping[str, tuple[Case, Example]], count: Count) -> int:
+def _save(
+    space: Workspace, dataset: str, owner: int, answered: Mapping[str, tuple[Case, Example]], count: Count
+) -> int:
     """Save examples of cases that still lack one and still have the conversation that was answered."""
     about: list[str] = []
     with space.changing("update", "dataset", dataset, about) as connection:
         changed: dict[int, Row] = {}
-        for there in table.without_example(connection, owner, list(found)):
-            case, example = found[there.key]
+        for there in table.without_example(connection, owner, list(answered)):
+            case, example = answered[there.key]
             if _conversation(there.body) == _conversation(case_to_row(case)):
                 changed[there.id] = case_columns({**there.body, "demo_answer": example})
         table.rewrite(connection, changed)

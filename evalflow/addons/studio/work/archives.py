@@ -58,11 +58,11 @@ def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
     there = [folder / name for name in written if (folder / name).is_file()]
     files: list[Entry] = [(one.name, _portable(one, space) if one.name == "run.json" else one) for one in there]
     parts = _parts(folder / "snapshot")
-    words = repeating(replace(row, folder="."))[2:] if parts else []
+    arguments = repeating(replace(row, folder="."))[2:] if parts else []
     about = [f"# Run {run_id}", row.title, "", *(f"- `{name}`: {written[name]}" for name, _ in files)]
     about += ["- `conf/`, `prompts/`, `data/`: all that the run used"] if parts else []
     about += _commands("In this folder", [["report", "."], ["compare", "OTHER_RUN", "."]])
-    about += _commands("Repeat the run", [["--config-dir", "conf", *words]]) if words else []
+    about += _commands("Repeat the run", [["--config-dir", "conf", *arguments]]) if arguments else []
     return zipped([("README.md", _readme(about, parts)), *files, *parts])
 
 
@@ -73,8 +73,8 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
 
     The command line can use the conf/ of the unpacked folder.
     """
-    found = get_bot(space, bot)
-    if found.origin == "conf":
+    bot_definition = get_bot(space, bot)
+    if bot_definition.origin == "conf":
         raise UserError(Problem(f"the bot {bot} is declared in conf/", "bot", "hand its file over, or copy it first"))
     own = definitions_of(space, bot, datasets)
     metrics = list(own.metrics)
@@ -82,12 +82,17 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
     own.write(Path(made.name))
     parts = _parts(Path(made.name))
     request = RunRequest(bot, datasets, metrics)
-    words = replace(request, judge=judge_of(found.config, request)).words()
-    live = [] if found.config.get("kind") == "recorded" else ["generate=true"]
-    about = [f"# {found.title}", found.description, "", "The bot with its metrics and test cases, for evalflow."]
+    arguments = replace(request, judge=judge_of(bot_definition.config, request)).words()
+    live = [] if bot_definition.config.get("kind") == "recorded" else ["generate=true"]
+    about = [
+        f"# {bot_definition.title}",
+        bot_definition.description,
+        "",
+        "The bot with its metrics and test cases, for evalflow.",
+    ]
     about += _commands("What is in it", [["list", "--config-dir", "conf"]])
     if datasets and metrics:
-        about += _commands("Check what a run would take, then run", [["check", *words, *live], [*words, *live]])
+        about += _commands("Check what a run would take, then run", [["check", *arguments, *live], [*arguments, *live]])
 
     def blocks() -> Iterator[bytes]:
         with made:
@@ -97,8 +102,8 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
 
 
 def _parts(folder: Path) -> list[Entry]:
-    found = [path for part in PARTS for path in sorted((folder / part).rglob("*")) if path.is_file()]
-    named = [(path.relative_to(folder), path) for path in found]
+    file_paths = [path for part in PARTS for path in sorted((folder / part).rglob("*")) if path.is_file()]
+    named = [(path.relative_to(folder), path) for path in file_paths]
     groups = dict.fromkeys(name.parent.name for name, _ in named if with_schema_line(name, ""))
     schemas: list[Entry] = [(f"{SCHEMAS.as_posix()}/{group}.json", schema_text(group).encode()) for group in groups]
     files = [(one.as_posix(), _declared(one, path) if one.suffix == ".yaml" else path) for one, path in named]
@@ -136,7 +141,7 @@ def _portable(path: Path, space: Workspace) -> bytes:
 
 
 def _commands(title: str, lines: Iterable[Sequence[str]]) -> list[str]:
-    return ["", f"{title}:", "", *(f"    {command(*words)}" for words in lines)]
+    return ["", f"{title}:", "", *(f"    {command(*arguments)}" for arguments in lines)]
 
 
 def _readme(lines: Sequence[str], parts: Iterable[Entry]) -> bytes:

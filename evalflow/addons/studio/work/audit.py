@@ -78,9 +78,9 @@ def audit_words(space: Workspace) -> AuditWords:
 
 def _rows(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
     before = None
-    while found := space.read(audit.page, before, EXPORTED, wanted):
-        yield from found
-        before = found[-1]["id"]
+    while page := space.read(audit.page, before, EXPORTED, wanted):
+        yield from page
+        before = page[-1]["id"]
 
 
 def _allowed(space: Workspace, wanted: AuditFilter) -> AuditFilter:

@@ -102,12 +102,12 @@ def save_test(
 
 
 def _missing(bad: BadAnswer, bot: str, checks: Sequence[Mapping[str, Any]]) -> list[Problem]:
-    found = {
+    given = {
         "question": bool(bad.row.get("messages")),
         "demo_answer": bool(str(bad.example.get("content") or "").strip()),
         "bot": bool(bot),
     }
-    problems = [Problem("this field is required", key, key=key) for key, is_there in found.items() if not is_there]
+    problems = [Problem("this field is required", key, key=key) for key, is_there in given.items() if not is_there]
     if not checks:
         hint = "add one that this answer fails"
         problems.append(Problem("a test needs a check", CHECKS, hint, key=CHECKS))

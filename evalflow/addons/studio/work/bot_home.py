@@ -124,11 +124,11 @@ def _is_part(run: Run) -> bool:
 @requires("read")
 def headlines(space: Workspace) -> dict[str, Headline]:
     """The headline of each bot's latest run with results, by bot; see `BotHome`."""
-    found: dict[str, Headline] = {}
+    by_bot: dict[str, Headline] = {}
     for run in sorted(scored_runs(space), key=_is_part):
-        if run.bot not in found and (headline := headline_of(run)):
-            found[run.bot] = headline
-    return found
+        if run.bot not in by_bot and (headline := headline_of(run)):
+            by_bot[run.bot] = headline
+    return by_bot
 
 
 def headline_of(run: Run) -> Headline | None:
@@ -173,11 +173,11 @@ def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
     if before is None:
         return HeadlineChange(None, None)
     try:
-        found = compare_runs(space, before.run.run_id, headline.run.run_id)
+        comparison = compare_runs(space, before.run.run_id, headline.run.run_id)
     except UserError:  # `before.obstacles` say why
         return HeadlineChange(before, None)
     # The comparison succeeded, so the obstacles do not apply: equal answers may be compared despite different judges.
-    return HeadlineChange(replace(before, obstacles=[]), next(iter(found.sentences.values()), None))
+    return HeadlineChange(replace(before, obstacles=[]), next(iter(comparison.sentences.values()), None))
 
 
 @requires("read")
@@ -185,11 +185,13 @@ def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
     """The tags with the worst numbers, worst first; only those that are worse than the overall number."""
     metric = headline.run.metrics.get(headline.metric)
     is_lower_better = metric is not None and not metric.higher_is_better and headline.statistic != "pass_rate"
-    found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
-    found.sort(key=lambda one: -one.value if is_lower_better else one.value)
+    candidates = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
+    candidates.sort(key=lambda one: -one.value if is_lower_better else one.value)
     if headline.value is None:
         return []
-    worse = [one for one in found if (one.value > headline.value if is_lower_better else one.value < headline.value)]
+    worse = [
+        one for one in candidates if (one.value > headline.value if is_lower_better else one.value < headline.value)
+    ]
     return [one for one in worse if not any(_is_all_of(other, one) for other in worse)][:_WEAKEST]
 
 

@@ -179,8 +179,8 @@ async def answer_case(space: Workspace, name: str, config: Mapping[str, object],
 
     answer = await in_thread(answered)
     redactor = Redactor(environment_values(config))
-    said = answer.answer and redactor.data(answer.answer)
-    return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
+    redacted = answer.answer and redactor.data(answer.answer)
+    return replace(answer, answer=redacted, error=answer.error and redactor.text(answer.error))
 
 
 @requires("edit")
@@ -210,7 +210,7 @@ def _checked(
 
 def _with_environment(value: object) -> object:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found[1]), value)
+        return _VARIABLE.sub(lambda match: _variable(match[1]), value)
     if is_object(value):
         return {key: _with_environment(inner) for key, inner in value.items()}
     if is_list(value):

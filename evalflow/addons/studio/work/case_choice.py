@@ -59,10 +59,10 @@ def chosen_values(space: Workspace, request: RunRequest) -> dict[str, Mapping[st
 
 def _given(request: RunRequest) -> dict[str, dict[str, object]]:
     """The keys that are set; an empty list counts as unset, like null."""
-    found: dict[str, dict[str, object]] = {}
+    by_dataset: dict[str, dict[str, object]] = {}
     for name, values in request.dataset_values.items():
-        found[name] = {key: value for key, value in values.items() if value not in (None, [], ())}
-    return {name: values for name, values in found.items() if values}
+        by_dataset[name] = {key: value for key, value in values.items() if value not in (None, [], ())}
+    return {name: values for name, values in by_dataset.items() if values}
 
 
 def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,17 +103,17 @@ def _drafts(space: Workspace, dataset: Dataset, chosen: Mapping[str, Any]) -> in
 
 def _own(space: Workspace, request: RunRequest) -> dict[str, Dataset]:
     """The request's datasets in the database; only these can have drafts."""
-    found = {one.name: one for one in list_datasets(space) if one.origin == "workspace"}
-    return {name: found[name] for name in request.datasets if name in found}
+    datasets = {one.name: one for one in list_datasets(space) if one.origin == "workspace"}
+    return {name: datasets[name] for name in request.datasets if name in datasets}
 
 
 def _texts(value: object) -> bool:
     return is_sequence(value) and all(isinstance(one, str) for one in value)
 
 
-def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:
+def keep_left_out(snapshot: Path, left_out: Mapping[str, LeftOutCases]) -> None:
     """Save a run's counts in its snapshot."""
-    (snapshot / _FILE).write_bytes(_LEFT_OUT.dump_json(dict(found), indent=1))
+    (snapshot / _FILE).write_bytes(_LEFT_OUT.dump_json(dict(left_out), indent=1))
 
 
 def read_left_out(snapshot: Path) -> dict[str, LeftOutCases]:

@@ -75,17 +75,17 @@ def list_cases(
     owner, limit = dataset_id(space, dataset), max(1, min(limit, MAX_PAGE))
     after = row_number(cursor, BIG_INTEGER_END)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, owner, **matching).page(after, limit + 1)
-    return Page.of(found, limit, "position")
+        cases = table.CaseQuery(connection, owner, **matching).page(after, limit + 1)
+    return Page.of(cases, limit, "position")
 
 
 @requires("read")
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     """One case."""
-    found = space.read(table.get, dataset_id(space, dataset), case) if 0 < case < INTEGER_END else None
-    if found is None:
+    stored_case = space.read(table.get, dataset_id(space, dataset), case) if 0 < case < INTEGER_END else None
+    if stored_case is None:
         raise not_found("case", str(case), [])
-    return found
+    return stored_case
 
 
 @requires("read")
@@ -417,9 +417,9 @@ def case_place(space: Workspace, dataset: str, case: int, **matching: Unpack[Cas
     """The place of a case among those that match a filter."""
     there = get_case(space, dataset, case)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, there.dataset_id, **matching)
-        before, previous, following = found.around(there.position)
-        return CasePlace(before, found.count(), previous, following)
+        query = table.CaseQuery(connection, there.dataset_id, **matching)
+        before, previous, following = query.around(there.position)
+        return CasePlace(before, query.count(), previous, following)
 
 
 @requires("read")
@@ -433,8 +433,8 @@ def cases_at(
         total = query.count()
         if first >= total:
             first = max(0, (total - 1) // limit * limit)
-        found = query.page_at(first, limit)
-    return FoundCases(found, first, total)
+        cases = query.page_at(first, limit)
+    return FoundCases(cases, first, total)
 
 
 @requires("read")

@@ -46,27 +46,27 @@ def packed(cases: Sequence[Case]) -> str:
 async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
     answer = recorded_answer(case, "example", 0, demo=True)
     embedder = None
-    found: list[tuple[str, str]] = []
+    states: list[tuple[str, str]] = []
     for check in checks:
         try:
             (bound,) = metric.bind(replace(case, checks=(check,)))
         except UserError as error:
-            found.append(("wrong", "; ".join(_of_the_check(problem.what) for problem in error.problems)))
+            states.append(("wrong", "; ".join(_of_the_check(problem.what) for problem in error.problems)))
             continue
         if not check.get("enabled", True):
-            found.append(("off", ""))
+            states.append(("off", ""))
         elif bound.asks:
-            found.append(("judge", ""))
+            states.append(("judge", ""))
         elif answer.answer is None and not answer.metadata:
-            found.append(("unscored", "Write an answer example to try it."))
+            states.append(("unscored", "Write an answer example to try it."))
         else:
             if bound.embeds and embedder is None:
                 embedder = build_embedder(
                     EMBEDDER_KINDS.config("embedded").model_validate({"kind": "embedded"}), "embedded"
                 )
             outcome = await bound.score(case, answer, embedder, 0)
-            found.append(state_of(outcome.status, outcome.score, outcome.reason or outcome.error))
-    return found
+            states.append(state_of(outcome.status, outcome.score, outcome.reason or outcome.error))
+    return states
 
 
 def state_of(status: str, score: float | None, reason: str | None) -> tuple[str, str]:

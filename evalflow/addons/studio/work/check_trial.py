@@ -64,7 +64,7 @@ def try_examples(
     """Try one built-in check on the `demo_answer` of each row; otherwise as `try_checks`."""
     check = {"identifier": kind, "params": dict(params)}
     cases = [_case(row) for row in rows]
-    return [found for (found,) in _tried(space, cases, [[check]] * len(rows))] if rows else []
+    return [trial for (trial,) in _tried(space, cases, [[check]] * len(rows))] if rows else []
 
 
 def _tried(
@@ -74,10 +74,10 @@ def _tried(
     payload |= {"cases": packed(cases), "checks": checks}
     with space.trials.turn(space.identify().name):
         try:
-            found = _CHECKS.call(payload, LONGEST_S, "the trial")
+            outcomes = _CHECKS.call(payload, LONGEST_S, "the trial")
         except LimitExceeded as error:
             raise UserError(Problem(str(error), "checks", "make the checks or the answer simpler")) from None
-    return [[CheckTrial(state, reason) for state, reason in of_case] for of_case in found]
+    return [[CheckTrial(state, reason) for state, reason in of_case] for of_case in outcomes]
 
 
 def _case(row: Example) -> Case:
@@ -101,10 +101,10 @@ async def judge_check(space: Workspace, bot: str, row: Mapping[str, object], che
     asked = {key: value for key, value in row.items() if key not in ("demo_answer", "failure", "actual")}
     asked |= {"id": CASE, "answer": answer.answer, "metadata": dict(answer.metadata or {}), "checks": [dict(check)]}
     definition = await to_thread.run_sync(_definition, space)
-    found = await try_metric(space, bot, MetricDraft("checks", definition), asked)
-    if not found.scores:
+    trial = await try_metric(space, bot, MetricDraft("checks", definition), asked)
+    if not trial.scores:
         return CheckTrial("unscored", "The check gave no score.")
-    score = found.scores[0]
+    score = trial.scores[0]
     return CheckTrial(*cast("tuple[TrialState, str]", state_of(score.status, score.score, score.reason or score.error)))
 
 

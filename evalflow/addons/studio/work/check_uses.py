@@ -63,8 +63,8 @@ class Coverage:
 @requires("read")
 def check_uses(space: Workspace) -> dict[str, CheckUse]:
     """The use of each check that a case names, including built-in checks."""
-    found = space.read(table.check_counts, space.project_id)
-    return {name: CheckUse(*numbers) for name, numbers in found.items()}
+    counts = space.read(table.check_counts, space.project_id)
+    return {name: CheckUse(*numbers) for name, numbers in counts.items()}
 
 
 @requires("read")
@@ -140,12 +140,12 @@ def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> 
     ) as writing:
         for dataset, row in datasets.items():
             changed: dict[int, dict[str, object]] = {}
-            for found in by_ids(writing, row, cases[dataset]):
-                checks = list(enumerate(found.body.get("checks") or ()))
+            for stored_case in by_ids(writing, row, cases[dataset]):
+                checks = list(enumerate(stored_case.body.get("checks") or ()))
                 if own := [(place, check) for place, check in checks if check["identifier"] == name]:
-                    gone.setdefault(dataset, {})[found.key] = own
+                    gone.setdefault(dataset, {})[stored_case.key] = own
                     kept = [check for _, check in checks if check["identifier"] != name]
-                    rest = {key: value for key, value in found.body.items() if key != "checks"}
-                    changed[found.id] = case_columns({**rest, "checks": kept} if kept else rest)
+                    rest = {key: value for key, value in stored_case.body.items() if key != "checks"}
+                    changed[stored_case.id] = case_columns({**rest, "checks": kept} if kept else rest)
             rewrite(writing, changed)
         return Deleted(sum(map(len, gone.values())), keep_removed_checks(space, writing, name, gone))

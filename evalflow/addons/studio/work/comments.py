@@ -34,17 +34,17 @@ def list_comments(space: Workspace, on: CommentedOn, cursor: str | None = None, 
     """Comments, oldest first; those on an answer include those on its scores."""
     after = row_number(cursor) or 0
     _expect_there(space, on)
-    found = space.read(stored.comments_on, space.project_id, on, after, limit + 1)
-    return Page.of([from_row(Comment, row) for row in found], limit)
+    comment_rows = space.read(stored.comments_on, space.project_id, on, after, limit + 1)
+    return Page.of([from_row(Comment, row) for row in comment_rows], limit)
 
 
 @requires("edit")
 def add_comment(space: Workspace, on: CommentedOn, text: str) -> Comment:
     """Add a comment."""
-    said = storable(text).strip()
-    if not 0 < len(said) <= LONGEST_COMMENT:
+    content = storable(text).strip()
+    if not 0 < len(content) <= LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has 1 to {LONGEST_COMMENT:,} characters", "comment.text"))
-    values = {"task_id": on.task, "run": _expect_there(space, on), "position": on.position, "text": said}
+    values = {"task_id": on.task, "run": _expect_there(space, on), "position": on.position, "text": content}
     values |= {"metric": on.metric and storable(on.metric), "by": space.identify().name, "project_id": space.project_id}
     with space.changing("create", "comment", _name(on)) as connection:
         row = stored.add_comment(connection, values)
@@ -63,10 +63,12 @@ def get_comment(space: Workspace, comment: int) -> Comment:
 @requires("edit")
 def delete_comment(space: Workspace, comment: int) -> None:
     """Delete your own comment; an admin may delete anybody's."""
-    found = get_comment(space, comment)
-    if found.by != space.identify().name and not may(space, "admin"):
-        raise ForbiddenError(Problem(f"this comment is by {found.by}", "comment", "ask them or an admin to delete it"))
-    with space.changing("delete", "comment", _name(found)) as connection:
+    stored_comment = get_comment(space, comment)
+    if stored_comment.by != space.identify().name and not may(space, "admin"):
+        raise ForbiddenError(
+            Problem(f"this comment is by {stored_comment.by}", "comment", "ask them or an admin to delete it")
+        )
+    with space.changing("delete", "comment", _name(stored_comment)) as connection:
         if not stored.remove_comment(connection, comment):
             raise not_found("comment", str(comment), [])
 

@@ -69,8 +69,8 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     run = get_run(space, run_id)
     scored = scored_of(run)
     others = (other for other in scored_runs(space) if other.run_id != run_id and share_scores(run, other))
-    found = [candidate(other, scored) for other in others]
-    return sorted(found, key=lambda candidate: bool(candidate.obstacles))
+    comparable = [candidate(other, scored) for other in others]
+    return sorted(comparable, key=lambda candidate: bool(candidate.obstacles))
 
 
 @requires("read")
@@ -98,12 +98,12 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     """Compare run B with run A like the command `compare`, without writing files."""
     pair = _pair(space, a, b)
     how = replace(how or ComparisonOptions(), allow_option="allow=")
-    found = compare_labelled([pair], how)
+    comparison = compare_labelled([pair], how)
     titles, runs = titles_of(space), [get_run(space, run_id) for run_id in (a, b)]
     own = {name: titles.of("metric", name, runs[1].bot) for name in pair[1].manifest.metrics}
     asked = preference_between(space, a, b)
     return replace(
-        found,
+        comparison,
         titles={run.run_id: run.title for run in runs},
         metric_titles={name: title for name, title in own.items() if title != name},  # else the runs have one
         preferences=[asked] if asked else [],
@@ -127,8 +127,8 @@ def rank(
 ) -> RankingPage:
     """Rank runs like the command `rank`, without writing files."""
     saved = [scored_of(get_run(space, run_id)) for run_id in runs]
-    found = rank_runs(saved, metric=metric, pairwise=pairwise, allow=allow, allow_option="allow=")
-    return found.page(ranked_items(found) if items else ())
+    ranking = rank_runs(saved, metric=metric, pairwise=pairwise, allow=allow, allow_option="allow=")
+    return ranking.page(ranked_items(ranking) if items else ())
 
 
 @requires("read")
@@ -219,8 +219,8 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
         scored = scored_of(run)
     except EvalflowError:
         return None
-    found = [candidate(other, scored) for other in islice(earlier, _LOOKED_AT)]
-    return next((one for one in found if not one.obstacles), found[0] if found else None)
+    comparable = [candidate(other, scored) for other in islice(earlier, _LOOKED_AT)]
+    return next((one for one in comparable if not one.obstacles), comparable[0] if comparable else None)
 
 
 def row_statistic(metric: str, statistic: str) -> str:
@@ -306,17 +306,17 @@ class History:
 @requires("read")
 def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
     """All metrics with a history, those with the latest run first; runs of a part of the cases do not count."""
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    by_metric: dict[tuple[str, str, str], dict[str, None]] = {}
     count: dict[tuple[str, str, str], set[str]] = {}
     for run in (run for run in scored_runs(space) if not run.taken.is_part):
         for row in run.summary:
             key = (run.bot, row.dataset, row.metric)
-            known = found.setdefault(key, {})
+            known = by_metric.setdefault(key, {})
             known[row.statistic] = None
             if row.pass_rate is not None:
                 known["pass_rate"] = None
             count.setdefault(key, set()).add(run.run_id)
-    return [TrackedMetric(*key, list(statistics), len(count[key])) for key, statistics in found.items()]
+    return [TrackedMetric(*key, list(statistics), len(count[key])) for key, statistics in by_metric.items()]
 
 
 @requires("read")
@@ -333,13 +333,13 @@ def histories(space: Workspace, bot: str, latest: int) -> list[tuple[str, str, s
     """
     runs = whole_runs(space, bot)[:latest]
     read = functools.cache(_manifest)
-    found: dict[tuple[str, str, str], History] = {}
+    by_series: dict[tuple[str, str, str], History] = {}
     for row in without_means_of_figures(runs[0].summary) if runs else ():
         statistic = "pass_rate" if row.statistic == "mean" and row.pass_rate is not None else row.statistic
         key = (row.dataset, row.metric, statistic)
-        if key not in found:
-            found[key] = _history(runs, *key, read)
-    return [(*key, history) for key, history in found.items()]
+        if key not in by_series:
+            by_series[key] = _history(runs, *key, read)
+    return [(*key, history) for key, history in by_series.items()]
 
 
 def _history(

@@ -58,9 +58,9 @@ class StoredConnection(ConnectionDraft):
 
 
 def _read(row: Row) -> StoredConnection:
-    found = from_row(StoredConnection, row)
-    variable = found.api_key_env
-    return replace(found, is_key_set=None if variable is None else bool(os.environ.get(variable)))
+    connection = from_row(StoredConnection, row)
+    variable = connection.api_key_env
+    return replace(connection, is_key_set=None if variable is None else bool(os.environ.get(variable)))
 
 
 _COLUMNS = tuple(field.name for field in fields(ConnectionDraft))

@@ -60,8 +60,8 @@ def list_datasets(space: Workspace) -> list[Dataset]:
 def sample_datasets(space: Workspace) -> frozenset[str]:
     """The names of the datasets that ship with evalflow and that nobody here has replaced."""
     own, shipped = {one.name for one in DATASETS.own(space)}, share_dir()
-    found = declared("dataset").values()
-    return frozenset(one.name for one in found if one.name not in own and one.file.is_relative_to(shipped))
+    options = declared("dataset").values()
+    return frozenset(one.name for one in options if one.name not in own and one.file.is_relative_to(shipped))
 
 
 @requires("read")
@@ -70,10 +70,10 @@ def get_dataset(space: Workspace, name: str) -> Dataset:
     return _counted(space, [DATASETS.one(space, name, _of_conf)])[0]
 
 
-def _counted(space: Workspace, found: Sequence[Dataset]) -> list[Dataset]:
+def _counted(space: Workspace, datasets: Sequence[Dataset]) -> list[Dataset]:
     counts = space.read(definitions.counts)
-    numbers = (counts.get(one.id, (0, 0)) if one.origin == "workspace" else (None, 0) for one in found)
-    return [replace(one, cases=cases, drafts=drafts) for one, (cases, drafts) in zip(found, numbers, strict=True)]
+    numbers = (counts.get(one.id, (0, 0)) if one.origin == "workspace" else (None, 0) for one in datasets)
+    return [replace(one, cases=cases, drafts=drafts) for one, (cases, drafts) in zip(datasets, numbers, strict=True)]
 
 
 def _of_conf(option: Option) -> Dataset:
@@ -183,8 +183,8 @@ def declared_page(
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> FoundCases[CaseRow]:
     """A page of cases of a dataset of conf/; only the page is in memory. Reading stops when `is_wanted()` is false."""
-    found, total, tags, is_whole = list[Mapping[str, object]](), 0, Counter[str](), True
-    tag, words = readers.tag_name(tag or ""), (text or "").lower()
+    page, total, tags, is_whole = list[Mapping[str, object]](), 0, Counter[str](), True
+    tag, searched = readers.tag_name(tag or ""), (text or "").lower()
     for number, row in enumerate(declared_rows(space, name)):
         if number >= COUNTED and (total > first + limit or not is_wanted()):
             is_whole = False
@@ -192,15 +192,15 @@ def declared_page(
         levels = {level for one in row.get("tags") or () for level in readers.tag_levels(one)}
         if number < COUNTED:
             tags.update(level for level in levels if level in tags or len(tags) < MAX_TAGS)
-        if (not tag or tag in levels) and words in f"{question_of(row)}\n{row['id']}".lower():
+        if (not tag or tag in levels) and searched in f"{question_of(row)}\n{row['id']}".lower():
             if first <= total < first + limit:
-                found.append(row)
+                page.append(row)
             total += 1
-    return FoundCases(found, first, total, is_whole, sorted(tags.items()))
+    return FoundCases(page, first, total, is_whole, sorted(tags.items()))
 
 
 def question_of(row: Mapping[str, object]) -> str:
     """The last user message of a row, or else the situation of its simulated user, or ""."""
     messages = cast("list[dict[str, object]]", row.get("messages") or [])
-    said = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
-    return next(said, str(row.get("scenario") or ""))
+    questions = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
+    return next(questions, str(row.get("scenario") or ""))

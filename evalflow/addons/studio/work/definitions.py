@@ -100,22 +100,22 @@ class DefinitionStore(Generic[D]):
 
     def every(self, space: Workspace, shipped: Callable[[Option], D]) -> list[D]:
         """The definitions in the database, then those of conf/ whose names are free."""
-        found = self.own(space)
-        taken = {one.name for one in found}
-        return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
+        own = self.own(space)
+        taken = {one.name for one in own}
+        return [*own, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
 
     def one(self, space: Workspace, name: str, shipped: Callable[[Option], D]) -> D:
         """The definition of that name, from the database or, failing that, from conf/."""
-        if (found := self.find(space, name)) is not None:
-            return found
+        if (definition := self.find(space, name)) is not None:
+            return definition
         if option := self.offered().get(name):
             return shipped(option)
         raise not_found(self.kind, name, self._known(space))
 
     def get(self, space: Workspace, name: str, bot: int | None = None) -> D:
         """The definition of that name in the database; raises TakenError if only conf/ has it."""
-        if (found := self.find(space, name, bot)) is not None:
-            return found
+        if (definition := self.find(space, name, bot)) is not None:
+            return definition
         if name in self._declared():
             what = f"the {self.kind} {name!r} is declared in conf/, and cannot be changed here"
             raise TakenError(Problem(what, self.kind, "copy it under another name, and change the copy"))
@@ -195,13 +195,13 @@ class DefinitionStore(Generic[D]):
 
     def names(self, space: Workspace) -> set[str]:
         """The names that a new definition cannot have."""
-        found = space.read(definitions.names, self.kind, space.project_id)
-        return {one.name for one in found} | set(self._declared())
+        rows = space.read(definitions.names, self.kind, space.project_id)
+        return {one.name for one in rows} | set(self._declared())
 
     def free(self, space: Workspace, title: str) -> tuple[str, str]:
         """A free name and title for a new definition: the given title, with a number if it is taken."""
-        found = space.read(definitions.names, self.kind, space.project_id)
-        taken = {same_title(one) for one in (*(one.title for one in found), *self._declared_titles())}
+        rows = space.read(definitions.names, self.kind, space.project_id)
+        taken = {same_title(one) for one in (*(one.title for one in rows), *self._declared_titles())}
         numbered = (f"{title} {number}" for number in count(2))
         free = next(one for one in chain([title], numbered) if same_title(one) not in taken)
         return name_for(free, self.names(space), self.kind), free
@@ -219,14 +219,14 @@ class DefinitionStore(Generic[D]):
 
     def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
         """Normalise a title; TakenError if another definition of the owner or of conf/ has it."""
-        found = checked_title(title, self.kind)
+        normalised = checked_title(title, self.kind)
         others = definitions.names(connection, self.kind, owner)
         there = {one.title: one.name for one in others if one.id != but}
         for other, name in {**self._declared_titles(), **there}.items():
-            if same_title(other) == same_title(found):
+            if same_title(other) == same_title(normalised):
                 what = f"there already is a {self.kind} called {other!r}, with the name {name}"
                 raise TakenError(Problem(what, f"{self.kind}.title", "choose another one"))
-        return found
+        return normalised
 
     def _taken(self, name: str, bot: str | None = None) -> TakenError:
         what = f"the bot {bot!r} already has" if bot else "there already is"

@@ -99,8 +99,8 @@ def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> peopl
     if identity.email is None:
         return None
     with space.database.reading() as connection:
-        found = people.users_with_email(connection, identity.email)
-        row = found[0] if len(found) == 1 else None
+        users = people.users_with_email(connection, identity.email)
+        row = users[0] if len(users) == 1 else None
         if row is None or row.is_disabled or people.has_identity(connection, row.id, identity.issuer):
             return None
     with _acting(space, row.id, row.name, address).changing(

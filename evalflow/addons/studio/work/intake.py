@@ -262,9 +262,11 @@ class Intake:
 
     def _answer_row(self, position: int, case: Case, answer: Answer | None) -> Row:
         shown = as_answered(case, answer)
-        said = shown.answer
-        if said is None and shown.actual is not None:
-            said = shown.actual if isinstance(shown.actual, str) else json.dumps(shown.actual, ensure_ascii=False)
+        answer_text = shown.answer
+        if answer_text is None and shown.actual is not None:
+            answer_text = (
+                shown.actual if isinstance(shown.actual, str) else json.dumps(shown.actual, ensure_ascii=False)
+            )
         return {
             "run": self._run,
             "position": position,
@@ -274,7 +276,7 @@ class Intake:
             "target_repeat": position % self._config.repeats.target,
             "tags": list(shown.tags),
             "question": _text(shown.question or ""),
-            "answer": _text(said),
+            "answer": _text(answer_text),
             "reference": _text(shown.reference_text),
             "error": _text(answer.error if answer else None),
         }

@@ -47,9 +47,9 @@ def invite(space: Workspace, person: str, role: Role, review: str = "") -> Invit
     labelling = {one.name for one in reviews.labellers(space)} if review else set[str]()
     given = role if name in labelling else set_role(space, name, role).role
     if review:
-        found = reviews.get_review(space, review)
-        if name not in found.people:
-            reviews.change_people(space, review, found.version, [*found.people, name])
+        named_review = reviews.get_review(space, review)
+        if name not in named_review.people:
+            reviews.change_people(space, review, named_review.version, [*named_review.people, name])
     is_new = known is None or not known.passkeys
     return Invited(name, given, people.sign_in_link(space, name) if is_new and may(space, "own") else None)
 

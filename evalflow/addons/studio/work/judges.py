@@ -172,10 +172,10 @@ def named_judges(
     for name in wanted:
         if name not in own and name not in shipped:
             raise not_found("judge", name, [*own, *shipped])
-    found = [own[name] for name in wanted if name in own]
+    own_judges = [own[name] for name in wanted if name in own]
     return {
         judge.name: (judge.description, titled({"name": judge.name, **called}, judge.name, judge.title))
-        for judge in found
+        for judge in own_judges
         for called in [space.resolve(with_members(space, judge.config), "judge")]
     }
 
@@ -202,14 +202,14 @@ def can_be_member(judge: StoredJudge) -> bool:
 
 def _users(space: Workspace) -> dict[str, list[str]]:
     """By judge, the project's metrics and judges that name it."""
-    found: dict[str, list[str]] = {}
+    by_judge: dict[str, list[str]] = {}
     for one in space.read(uses.configurations, space.project_id):
         named = one.content.get("judge")
         if one.kind == "metric" and isinstance(named, str):
-            found.setdefault(named, []).append(f"{one.bot}/{one.name}")
+            by_judge.setdefault(named, []).append(f"{one.bot}/{one.name}")
         for member in as_list(one.content.get("members")) if one.kind == "judge" else ():
-            found.setdefault(str(member), []).append(one.name)
-    return found
+            by_judge.setdefault(str(member), []).append(one.name)
+    return by_judge
 
 
 def _subject(user: str) -> Subject:

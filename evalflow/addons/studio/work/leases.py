@@ -144,13 +144,13 @@ def offer(budget: ProjectBudget, need: Need) -> Offer:
 
 def shortfall(budget: ProjectBudget, need: Need) -> list[str]:
     """A notice if less is left than a run may need."""
-    found = offer(budget, need)
-    if found.short:
-        return [refusal(budget, found).what]
+    offered = offer(budget, need)
+    if offered.short:
+        return [refusal(budget, offered).what]
     parts = [
         f"{amount_in_words(unit, wanted)}, and {amount_in_words(unit, limit)} is left"
         for unit in UNITS
-        if (limit := found.limits[unit]) is not None and limit < (wanted := getattr(need.likely, unit))
+        if (limit := offered.limits[unit]) is not None and limit < (wanted := getattr(need.likely, unit))
     ]
     what = (
         f"the run may need {'; '.join(parts)} of the project's budget for {budget.month}: it stops when that is spent"
@@ -158,18 +158,18 @@ def shortfall(budget: ProjectBudget, need: Need) -> list[str]:
     return [what] if parts else []
 
 
-def refusal(budget: ProjectBudget, found: Offer) -> Problem:
+def refusal(budget: ProjectBudget, offered: Offer) -> Problem:
     """The error for an offer that is too small, with figures."""
     parts: list[str] = []
-    for unit in found.short:
+    for unit in offered.short:
         used, leased = (amount_in_words(unit, getattr(one, unit)) for one in (budget.spent, budget.leased))
         held = f", {leased} are held by what is running" if getattr(budget.leased, unit) else ""
-        least = getattr(found.need.least, unit)
+        least = getattr(offered.need.least, unit)
         needed = f", and the next call may take {amount_in_words(unit, least)}" if least else ""
         parts.append(f"{used} of {amount_in_words(unit, getattr(budget.limits, unit))} are spent{held}{needed}")
     what = f"the budget of project {budget.project!r} for {budget.month} does not cover this: {'; '.join(parts)}"
     renewed = f"{budget.renews_on:%-d %B %Y} (UTC)"
-    hint = "wait until that has ended; " if found.waits else ""
+    hint = "wait until that has ended; " if offered.waits else ""
     return Problem(what, hint=f"{hint}a new month begins on {renewed}, and the owner of the server may raise it")
 
 
@@ -181,10 +181,10 @@ def amount_in_words(unit: Unit, value: Number) -> str:
 
 
 def take(
-    connection: Connection, budget: ProjectBudget, project: int, found: Offer, source: str, run: int | None = None
+    connection: Connection, budget: ProjectBudget, project: int, offered: Offer, source: str, run: int | None = None
 ) -> Lease:
     """Open a lease of the offered amount, in the transaction that read the budget."""
-    limits = found.limits
+    limits = offered.limits
     held = Amount(int(limits["requests"] or 0), int(limits["tokens"] or 0), limits["usd"] or 0.0)
     number = spending.take(connection, project, budget.month, source, held, run)
     return Lease.model_validate({"id": number, "allow_unpriced": budget.limits.allow_unpriced, **limits})
@@ -217,9 +217,9 @@ def next_run(connection: Connection) -> NextRun | None:
             return NextRun(run)
         if run.project_id not in budgets:
             budgets[run.project_id] = read_budget(connection, run.project_id)
-        found = offer(budgets[run.project_id], need_of_run(run))
-        if not found.waits:
-            return NextRun(run, budgets[run.project_id], found)
+        offered = offer(budgets[run.project_id], need_of_run(run))
+        if not offered.waits:
+            return NextRun(run, budgets[run.project_id], offered)
     return None
 
 
@@ -251,9 +251,9 @@ def after_lease(connection: Connection, run: StoredRun, wanted: Amount) -> dict[
     likely = before.likely and before.likely + before.likely
     need = Need(likely, wanted)
     budget = read_budget(connection, run.project_id)
-    found = offer(budget, need)
-    if found.short and not found.waits:
-        return {"message": message(refusal(budget, found))}
+    offered = offer(budget, need)
+    if offered.short and not offered.waits:
+        return {"message": message(refusal(budget, offered))}
     again = {"state": "queued", "pid": None, "exit_code": None, "message": "", "finished_at": None}
     return {**again, "need": asdict(need)}
 
@@ -276,10 +276,10 @@ def trial_budget(space: Workspace, source: str) -> Generator[Budget]:
     """
     with space.database.writing() as connection:
         budget = read_budget(connection, space.project_id)
-        found = offer(budget, Need(TRIAL))
-        if found.short:
-            raise UserError(refusal(budget, found))
-        lease = take(connection, budget, space.project_id, found, source)
+        offered = offer(budget, Need(TRIAL))
+        if offered.short:
+            raise UserError(refusal(budget, offered))
+        lease = take(connection, budget, space.project_id, offered, source)
     spent = Budget(BudgetConfig(), lease=lease)
     try:
         yield spent

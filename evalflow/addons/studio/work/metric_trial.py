@@ -52,25 +52,27 @@ def trial_settings(
 
     `judge`: the run's judge; by default the bot's usual one.
     """
-    found = get_bot(space, bot)
+    bot_definition = get_bot(space, bot)
     checked = check_draft(space, draft)
     definition, prompts = checked.definition, checked.prompts or {}
     row = storable_json(row)  # as it would be saved
     list(read_rows(DATASET, [row]))
     own = Own(
-        targets={bot: ("", space.resolve(found.config, "target"))} if found.origin == "workspace" else {},
+        targets={bot: ("", space.resolve(bot_definition.config, "target"))}
+        if bot_definition.origin == "workspace"
+        else {},
         metrics={draft.name: (with_judge(space, draft.name, definition), prompts)},
         judges=named_judges(space, [judge.name] if judge and judge.config is None else [], [definition])
         | ({judge.name: ("", tried_judge(space, judge.name, judge.config))} if judge and judge.config else {}),
         datasets={DATASET: ({}, CountedRows(lambda: [row]))},
     )
     request = RunRequest(bot, [DATASET], [draft.name])
-    request = replace(request, judge=judge.name if judge else judge_of(found.config, request))
+    request = replace(request, judge=judge.name if judge else judge_of(bot_definition.config, request))
     about = RunSubjects(bot, request.judge or "", {draft.name: definition}, ())
-    asked = "false" if found.config.get("kind") == "recorded" else "missing"
+    asked = "false" if bot_definition.config.get("kind") == "recorded" else "missing"
     with about.linked():
-        words = [*request.words(), f"generate={asked}"]
-        tried = TriedCase(compose(words, unsaved=own.unsaved()), row)
+        arguments = [*request.words(), f"generate={asked}"]
+        tried = TriedCase(compose(arguments, unsaved=own.unsaved()), row)
         settings, _ = tried.opened()
         allowed = space.allowed
         if allowed is not None and (problems := connection_problems(settings, allowed)):

@@ -60,8 +60,8 @@ def read_metric_yaml(text: str) -> dict[str, object]:
             raise _fault("the YAML has aliases (*NAME)", "write out what they stand for")
         if not any(isinstance(event, yaml.MappingStartEvent) for event in events[2:3]):
             raise _fault("this is not a map of keys", "such as kind: g_eval")
-        found = unescaped(read_yaml(text))
-        json.dumps(found, allow_nan=False)
+        content = unescaped(read_yaml(text))
+        json.dumps(content, allow_nan=False)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise _fault(f"this is not YAML{line}: {error.problem}") from None
@@ -71,7 +71,7 @@ def read_metric_yaml(text: str) -> dict[str, object]:
         raise _fault(f"the YAML holds what is not JSON: {error}", "write texts, numbers, lists and maps") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _fault(f"this is not YAML: {error}") from None
-    return judge_by_name({str(key): value for key, value in cast("dict[object, object]", found).items()})
+    return judge_by_name({str(key): value for key, value in cast("dict[object, object]", content).items()})
 
 
 def _fault(what: str, hint: str = "") -> UserError:

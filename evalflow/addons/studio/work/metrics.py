@@ -80,9 +80,9 @@ def list_library(_: Workspace) -> list[MetricDefinition]:
 @requires("read")
 def keyless_metrics(_: Workspace) -> frozenset[str]:
     """The metrics of conf/ that can be scored without a key: by rules, or by the embedded judge and embedder."""
-    found = declared("metric").values()
-    catalogue = Catalogue(list(found))
-    return frozenset(option.name for option in found if catalogue.keyless(option))
+    metrics = declared("metric").values()
+    catalogue = Catalogue(list(metrics))
+    return frozenset(option.name for option in metrics if catalogue.keyless(option))
 
 
 @requires("read")
@@ -113,10 +113,10 @@ def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
 @requires("read")
 def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
     """One metric of a bot."""
-    found = {metric.name: metric for metric in list_metrics(space, bot)}
-    if name not in found:
-        raise not_found("metric", name, list(found))
-    return found[name]
+    by_name = {metric.name: metric for metric in list_metrics(space, bot)}
+    if name not in by_name:
+        raise not_found("metric", name, list(by_name))
+    return by_name[name]
 
 
 @requires("edit")
@@ -193,22 +193,22 @@ def replace_metrics(
                 definitions.add(connection, "metric", {"bot_id": row, "name": name, **values})
             elif any(getattr(there[name], key) != value for key, value in values.items()):
                 definitions.change(connection, "metric", there[name].id, there[name].version, values)
-        for name, found in there.items():
+        for name, metric in there.items():
             if name not in checked:
-                definitions.delete(connection, "metric", found.id, found.version)
+                definitions.delete(connection, "metric", metric.id, metric.version)
     return list_metrics(space, bot)
 
 
 def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, MetricDefinition]) -> dict[str, str]:
     """The titles of a bot's metrics by name; TakenError if two are the same."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, draft in drafts.items():
         title = checked_title(draft.title or (there[name].title if name in there else name), "metric")
-        if other := next((other for other, one in found.items() if same_title(one) == same_title(title)), None):
+        if other := next((other for other, one in by_name.items() if same_title(one) == same_title(title)), None):
             what = f"the metrics {other} and {name} are both called {title!r}"
             raise TakenError(Problem(what, "metric.title", "rename one of them"))
-        found[name] = title
-    return found
+        by_name[name] = title
+    return by_name
 
 
 @requires("edit")
@@ -219,8 +219,8 @@ def copy_metric(
     if of is None:
         definition, prompts = own_prompts(name, get_library(space, source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts, title))
-    found = get_metric(space, of, source)
-    draft = MetricDraft(name, found.definition, found.prompts, title)
+    original = get_metric(space, of, source)
+    draft = MetricDraft(name, original.definition, original.prompts, title)
     return create_metric(space, bot, with_prompts_of(draft, source))
 
 
@@ -230,7 +230,7 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
     The metric's name becomes the folder of its prompts. Included templates are not copied.
     """
     prompts = Prompts(prompt_dirs())
-    found: dict[str, str] = {}
+    copies: dict[str, str] = {}
 
     def moved(part: Any) -> Any:
         if not is_mapping(part):
@@ -240,7 +240,7 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
             old = changed.get(key)
             if isinstance(old, str) and old.endswith(".jinja"):
                 changed[key] = own = f"{name}/{Path(old).name}"
-                found[own] = prompts.source(old)
+                copies[own] = prompts.source(old)
         return changed
 
     changed = moved(dict(definition))
@@ -248,7 +248,7 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
         changed["steps"] = [moved(step) for step in steps]
     if is_mapping(nodes := definition.get("nodes")):
         changed["nodes"] = {node: moved(part) for node, part in nodes.items()}
-    return changed, found
+    return changed, copies
 
 
 def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:

@@ -38,17 +38,17 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
     raises ProgramError.
     """
     opened = find_run(within(space, _here(space, str(folder))))
-    found, manifest = opened.folder, opened.manifest
-    refuse_links(found)
+    opened_folder, manifest = opened.folder, opened.manifest
+    refuse_links(opened_folder)
     refuse_elsewhere(space, manifest.config)
     if trust_program:
         agree(manifest, space.root)
     expect_agreed(
-        manifest, str(found.path), "open it with trust_program if you trust the person who made it", space.root
+        manifest, str(opened_folder.path), "open it with trust_program if you trust the person who made it", space.root
     )
-    if manifest.status == "running" or not found.scores.is_file():
-        hint = f"finish it: {command('resume', found.path)}"
-        raise UserError(Problem("this run has no scores yet", str(found.path), hint))
+    if manifest.status == "running" or not opened_folder.scores.is_file():
+        hint = f"finish it: {command('resume', opened_folder.path)}"
+        raise UserError(Problem("this run has no scores yet", str(opened_folder.path), hint))
     values: dict[str, object] = {
         "project_id": space.project_id,
         "run_id": manifest.run_id,
@@ -59,12 +59,12 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
         "origin": "command line",
         "composition": _composition(space, manifest),
         "arguments": [*_own_conf(manifest), *manifest.overrides],
-        "folder": shown(found.path),
+        "folder": shown(opened_folder.path),
         "created_by": space.identify().name,
     }
     with space.changing("open", "run", manifest.run_id) as connection:
         if runs.get(connection, manifest.run_id):
-            raise TakenError(Problem(f"run {manifest.run_id} is here already", str(found.path)))
+            raise TakenError(Problem(f"run {manifest.run_id} is here already", str(opened_folder.path)))
         runs.create(connection, values)
     return get_run(space, manifest.run_id)
 

@@ -92,12 +92,12 @@ class Own:
 
     def write(self, folder: Path) -> None:
         """Write the definitions as files of conf/, prompts/ and data/ below a folder."""
-        said = {("target", name): text for name, (text, _) in self.targets.items()}
-        said |= {("judge", name): text for name, (text, _) in self.judges.items()}
+        descriptions = {("target", name): text for name, (text, _) in self.targets.items()}
+        descriptions |= {("judge", name): text for name, (text, _) in self.judges.items()}
         for name, (_, rows) in self.datasets.items():
             write_cases(folder, name, rows.lines())
         for (group, name), values in self._options(folder):
-            write_option(folder, group, name, values, said.get((group, name), ""))
+            write_option(folder, group, name, values, descriptions.get((group, name), ""))
         write_prompts(folder, self._prompts())
 
     def _options(self, folder: Path) -> Iterator[tuple[tuple[str, str], Mapping[str, object]]]:

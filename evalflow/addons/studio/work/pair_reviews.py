@@ -26,15 +26,15 @@ _WITHOUT: Sequence[_Without] = get_args(_Without)
 @requires("read")
 def pair_reviews(space: Workspace, a: str, b: str) -> list[StoredReview]:
     """The reviews in which people compare the answers of these two runs, the newest first."""
-    found = [one for one in REVIEWS.own(space) if {one.run_id, one.draw.against} == {a, b}]
-    return sorted(found, key=lambda one: -one.id)
+    reviews = [one for one in REVIEWS.own(space) if {one.run_id, one.draw.against} == {a, b}]
+    return sorted(reviews, key=lambda one: -one.id)
 
 
 @requires("read")
 def preference_between(space: Workspace, a: str, b: str) -> PeoplePreference | None:
     """Whether people prefer run A's answers or run B's, over all reviews of both; None if nobody was asked."""
-    found = pair_reviews(space, a, b)
-    return _preference(space, (a, b), found) if found else None
+    reviews = pair_reviews(space, a, b)
+    return _preference(space, (a, b), reviews) if reviews else None
 
 
 @requires("edit")
@@ -53,12 +53,12 @@ def _preference(space: Workspace, pair: tuple[str, str], reviews: list[StoredRev
         items, held, labels = space.read(stored.all_rows, review.id)
         if review.state == "open" or any(row.is_reserved for row in held):
             unfinished.append(review.name)
-        for place, cluster, found in _of_review(review, items, labels):
+        for place, cluster, outcome in _of_review(review, items, labels):
             clusters[place] = cluster
-            if isinstance(found, str):
-                without[place].add(found)
+            if isinstance(outcome, str):
+                without[place].add(outcome)
             else:
-                given[place] += found if review.run_id == pair[1] else [1 - value for value in found]
+                given[place] += outcome if review.run_id == pair[1] else [1 - value for value in outcome]
     why = Counter(next(one for one in _WITHOUT if one in without[place]) for place in clusters if place not in given)
     return preference_of(
         pair,

@@ -144,11 +144,11 @@ def link_owner(space: Workspace, browser: Browser, code: str) -> people.User:
     expect_free(space, browser.address)
     content = space.read(people.code, code, LINK_TTL)
     rows = space.read(people.every_user) if content and content["kind"] == LINK else []
-    found = next((row for row in rows if content and account_state(row) == content["account"]), None)
-    if found is None or found.is_disabled:
-        note_refusal(space, browser.address, found and found.name, "link not valid")
+    user = next((row for row in rows if content and account_state(row) == content["account"]), None)
+    if user is None or user.is_disabled:
+        note_refusal(space, browser.address, user and user.name, "link not valid")
         raise _not_valid()
-    return found
+    return user
 
 
 @open_to_all
@@ -200,10 +200,10 @@ def remove_passkey(space: Workspace, passkey: int) -> None:
 
 
 def _user(space: Workspace, name: str) -> people.User:
-    found = space.read(people.user, name)
-    if found is None:
+    user = space.read(people.user, name)
+    if user is None:
         raise SignedOutError
-    return found
+    return user
 
 
 def _taken(space: Workspace, purpose: str, key: str) -> bytes | None:

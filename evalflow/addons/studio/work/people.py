@@ -35,10 +35,10 @@ def list_users(space: Workspace) -> list[User]:
 @requires("own")
 def get_user(space: Workspace, name: str) -> User:
     """One user."""
-    found = space.read(people.user, name)
-    if found is None:
+    person = space.read(people.user, name)
+    if person is None:
         raise not_found("user", name, [user.name for user in space.read(people.every_user)])
-    return found
+    return person
 
 
 @requires("own", confirmed=True)

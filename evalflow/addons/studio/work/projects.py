@@ -87,21 +87,21 @@ def list_projects(space: Workspace) -> list[Project]:
 def uncounted_projects(space: Workspace) -> list[Project]:
     """The projects that the person may see, by name, without the numbers of what they have."""
     actor = space.identify()
-    found: list[Project] = []
+    visible: list[Project] = []
     for project in PROJECTS.own(space):
         role = "owner" if actor.is_owner else actor.roles.get(project.id)
         if role is not None:
-            found.append(Project(**asdict(project), role=role))
-    return found
+            visible.append(Project(**asdict(project), role=role))
+    return visible
 
 
 @requires("account")
 def get_project(space: Workspace, name: str) -> Project:
     """A project that the person may see."""
-    found = {project.name: project for project in list_projects(space)}
-    if name not in found:
-        raise not_found("project", name, list(found))
-    return found[name]
+    by_name = {project.name: project for project in list_projects(space)}
+    if name not in by_name:
+        raise not_found("project", name, list(by_name))
+    return by_name[name]
 
 
 @requires("own")

@@ -37,8 +37,8 @@ class KnownCases:
 def known_cases(space: Workspace, ids: Mapping[str, Sequence[str]]) -> KnownCases:
     """Those of some cases that still exist; datasets of conf/ are read as a whole."""
     names = {dataset.name for dataset in list_datasets(space)}
-    found = {name: known_ids(space, name, wanted) for name, wanted in ids.items() if name in names}
-    kept = {name: known for name, known in found.items() if known}
+    by_dataset = {name: known_ids(space, name, wanted) for name, wanted in ids.items() if name in names}
+    kept = {name: known for name, known in by_dataset.items() if known}
     return KnownCases(kept, sum(map(len, ids.values())) - sum(map(len, kept.values())))
 
 

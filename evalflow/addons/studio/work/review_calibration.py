@@ -119,22 +119,22 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
             Problem("nobody has labelled an answer yet", "review", "this page then shows what labels say of the judge")
         )
     people = bound_labels(run, given_labels)
-    found = calibration_of(run, people)
+    calibration = calibration_of(run, people)
     rows, held, labels = space.read(stored.all_rows, review.id)
     items, flags = {item_key(row): row for row in rows}, flags_of(held)
     given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
     for row in current_labels(review.rubrics, labels):
         if row.is_given:
             given[row.item, row.metric].append(shown_label(row, flags))
-    cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
+    cases = [one for series in calibration.rows for one in _judged(series, items, given)] if calibration else []
     cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
-    is_saved = found is not None and _is_saved(run, people)
+    is_saved = calibration is not None and _is_saved(run, people)
     return ReviewResult(
         review.state == "open" or any(one.is_reserved for one in held),
-        found,
+        calibration,
         cases,
         is_saved,
-        _certificates(found, saved_certificates() if is_saved else []) if found else [],
+        _certificates(calibration, saved_certificates() if is_saved else []) if calibration else [],
     )
 
 
@@ -152,10 +152,10 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
         what = "people are still labelling, so the result is provisional"
         raise TakenError(Problem(what, "review", "close the review first"))
     rows = list(review_labels(space, name))
-    found, _, changes = _apply_labels(space, review.run_id, lambda run: bound_labels(run, rows))
+    calibration, _, changes = _apply_labels(space, review.run_id, lambda run: bound_labels(run, rows))
     if others := _follow_equal_answers(space, review.run_id):
         changes = [*changes, f"the labels also count in {counted(len(others), 'other run')}, which gave equal answers"]
-    return SavedCalibration(_certificates(found, saved_certificates()), changes)
+    return SavedCalibration(_certificates(calibration, saved_certificates()), changes)
 
 
 def _of_judges(review: StoredReview) -> StoredReview:
@@ -173,12 +173,12 @@ def _is_saved(run: SavedRun, people: RunLabels) -> bool:
     return False
 
 
-def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[IssuedCertificate]:
+def _certificates(calibration: Calibration, known: Sequence[Certificate]) -> list[IssuedCertificate]:
     """Of each metric's judge: the certificate that the run has, or would get."""
-    run = found.manifest.run_id
+    run = calibration.manifest.run_id
     issued = {(one.metric, one.judge, one.dataset, one.target): one for one in known if one.run_id == run}
     shown: dict[tuple[str, str, str, str], IssuedCertificate] = {}
-    for row in sorted(found.rows, key=lambda row: -row.corrected.n):
+    for row in sorted(calibration.rows, key=lambda row: -row.corrected.n):
         if row.judge is None:
             continue
         key = (row.metric, row.judge, row.dataset, row.target)
@@ -202,7 +202,7 @@ def _judged(
     if classes is not None and not classes.by_threshold:
         agreed = classes.agreed.tolist()
     answers = labelled.select("case_id", "target_repeat", "score", "human", "said", "reason")
-    for (case_id, repeat, score, human, said, reason), same in zip(answers.iter_rows(), agreed, strict=True):
+    for (case_id, repeat, score, human, verdict, reason), same in zip(answers.iter_rows(), agreed, strict=True):
         item = items.get((series.dataset, case_id, series.target, repeat))
         yield JudgedCase(
             metric=series.metric,
@@ -214,7 +214,7 @@ def _judged(
             human=human,
             difference=score - human,
             agreed=same,
-            value=said if isinstance(said, str) else None,
+            value=verdict if isinstance(verdict, str) else None,
             reason=reason,
             labels=given.get((item.item, series.metric), ()) if item else (),
         )
@@ -229,11 +229,11 @@ def _apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], Ru
     done: list[Calibrated] = []
 
     def change(saved: SavedRun) -> None:
-        found = calibrate_run(saved.folder, labels(saved))
-        if found is None:
+        calibration = calibrate_run(saved.folder, labels(saved))
+        if calibration is None:
             hint = "look at the run's errors first: only scored answers can be calibrated"
             raise UserError(Problem("none of the labelled answers was scored", "labels", hint))
-        done.append(found)
+        done.append(calibration)
 
     change_files(space, run_id, ["calibration"], None, change)
     return done[0]
@@ -244,7 +244,7 @@ def _follow_equal_answers(space: Workspace, run_id: str) -> list[str]:
 
     A run that is active is calibrated when it ends, and one that cannot be read is left as it is.
     """
-    labelled, found = get_run(space, run_id), list[str]()
+    labelled, followers = get_run(space, run_id), list[str]()
     for one in scored_runs(space):
         if one.run_id == run_id or not share_scores(labelled, one):
             continue
@@ -252,7 +252,7 @@ def _follow_equal_answers(space: Workspace, run_id: str) -> list[str]:
             labels = labels_of_run(scored_of(one))
             if labels is not None and any(other.run == run_id for other in labels.followed):
                 change_files(space, one.run_id, ["calibration"], None, lambda saved: rewrite(saved.folder))
-                found.append(one.run_id)
+                followers.append(one.run_id)
         except EvalflowError as error:
             log.warning("labels of %s do not follow into %s: %s", run_id, one.run_id, error)
-    return found
+    return followers

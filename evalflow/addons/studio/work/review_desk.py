@@ -120,11 +120,11 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
             review = named_review(space, name, connection)
             if review.state != "open":
                 return _begun_before_closing(connection, review, me)
-            found = stored.candidates(connection, review.id, me, moment)
-        if not found:
+            candidates = stored.candidates(connection, review.id, me, moment)
+        if not candidates:
             return None
         with space.database.writing() as connection:
-            item = stored.take(connection, review.id, found, me, moment, LEASE_S)
+            item = stored.take(connection, review.id, candidates, me, moment, LEASE_S)
             if item is not None:
                 return _read_item(connection, review, item, me)
     raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
@@ -187,8 +187,8 @@ def submit_item(
         places = _places(review, begun, me)
         read = _read_values(review, begun.content.metrics, values, places)
         shown = {verdict: place for place, verdict in places.items()}
-        told = {name: shown.get(str(value), value) for name, value in read.items() if value is not None}
-        draft = {"values": told, "cannot_tell": [one for one in read if one not in told], "comment": comment}
+        submitted = {name: shown.get(str(value), value) for name, value in read.items() if value is not None}
+        draft = {"values": submitted, "cannot_tell": [one for one in read if one not in submitted], "comment": comment}
         state = {"state": "submitted", "draft": draft, "is_flagged": flagged, "seconds": _seconds(seconds)}
         stored.change_assignment(connection, review.id, item, me, state)
         _put_labels(
@@ -282,8 +282,8 @@ def _places(review: StoredReview, begun: BegunItem, me: str) -> Mapping[str, str
     """
     if begun.content.other is None:
         return {}
-    drawn = hashlib.sha256(json.dumps([review.id, review.draw.seed, begun.answer.item, me]).encode()).digest()[0] % 2
-    return VERDICTS[drawn]
+    order = hashlib.sha256(json.dumps([review.id, review.draw.seed, begun.answer.item, me]).encode()).digest()[0] % 2
+    return VERDICTS[order]
 
 
 def _read_values(

@@ -57,10 +57,10 @@ def submitted_by_older(
 
     `rubrics`: the newest versions, by metric.
     """
-    told = {
+    latest_rubrics = {
         (row.item, row.by, row.metric): row.rubric
         for row in sorted(labels, key=lambda row: row.rubric)
         if row.kind == "label"
     }
-    older = {(item, by) for (item, by, metric), rubric in told.items() if rubric != rubrics[metric]}
+    older = {(item, by) for (item, by, metric), rubric in latest_rubrics.items() if rubric != rubrics[metric]}
     return [one for row in held if row.state == "submitted" and (one := (row.item, row.by)) in older]

@@ -139,12 +139,12 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
     review = found_review(space, name)
     with space.database.reading() as connection:
         rows, held, labels = stored.all_rows(connection, review.id)
-        found = {key: own for key, own in _by_answer(review.rubrics, labels).items() if _differ(own)}
-        contents = stored.contents(connection, review.id, [item for item, _ in found])
+        differing = {key: own for key, own in _by_answer(review.rubrics, labels).items() if _differ(own)}
+        contents = stored.contents(connection, review.id, [item for item, _ in differing])
     items, flags = {row.item: row for row in rows}, flags_of(held)
     shown = [
         _disagreement(review, items[item], metric, contents[item], rows, flags)
-        for (item, metric), rows in found.items()
+        for (item, metric), rows in differing.items()
     ]
     return sorted(shown, key=lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric))
 
@@ -308,7 +308,7 @@ def _rows(
         of_item[row.item].append(row)
     newest = review.rubrics
     served = _served(review, items, held, of_item)
-    drawn = Counter(row.stratum for row in served)
+    counts = Counter(row.stratum for row in served)
     finished = len({(row.dataset, row.group) for row in served})
     outdated = [row for row in items if row.item in of_item and row not in served and draw.method != "groups"]
     known: set[str] = set()  # metrics of which a row names the newest guidelines, so that older labels do not count
@@ -318,7 +318,7 @@ def _rows(
             (finished, draw.groups[1])
             if draw.method == "groups"
             else (
-                drawn[stratum] or 1,
+                counts[stratum] or 1,
                 draw.strata[stratum][1],
             )
         )
@@ -337,10 +337,10 @@ def _rows(
         for row in own:
             names = ("metric", "value", "by", "comment", "at", "seconds", "kind", "blind", "seen_before", "rubric")
             yield {**about, **{name: getattr(row, name) for name in names}, "missing": row.missing}
-        told = {row.metric for row in own if row.rubric == newest[row.metric]}
-        known |= told
+        labelled = {row.metric for row in own if row.rubric == newest[row.metric]}
+        known |= labelled
         for metric in metrics.get(item.item, ()):
-            if metric not in told and (item in served or metric not in known):
+            if metric not in labelled and (item in served or metric not in known):
                 known.add(metric)
                 nothing = dict.fromkeys(("value", "by", "comment", "at", "seconds"))
                 yield {

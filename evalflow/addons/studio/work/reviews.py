@@ -192,14 +192,14 @@ def candidates(space: Workspace, run_id: str, metrics: Sequence[str] = ()) -> Ca
     run = scored_run(space, run_id)
     judged = [name for name, metric in run.rules.metrics.items() if metric.judge]
     _expect_metrics(run, metrics)
-    found = answers_to_label(labellable_scores(run, metrics or judged or list(run.rules.metrics)))
+    answers = answers_to_label(labellable_scores(run, metrics or judged or list(run.rules.metrics)))
     return Candidates(
         [as_metric(metric, _guidelines(metric)) for metric in _metrics(run, list(run.rules.metrics))],
         judged,
         [name for name in run.rules.metrics if compared_with(run, [name])],
-        len(found),
-        len({(one.key[0], one.group) for one in found}),
-        sorted({tag for one in found for tag in one.tags}),
+        len(answers),
+        len({(one.key[0], one.group) for one in answers}),
+        sorted({tag for one in answers for tag in one.tags}),
         labellers(space),
     )
 
@@ -211,11 +211,11 @@ def expected_interval(
     """The interval to be expected from labelling so many answers, and how many labels that takes."""
     run = scored_run(space, run_id)
     _expect_metrics(run, [metric])
-    found = answers_to_label(labellable_scores(run, [metric]))
-    scores = [one.score for one in found if one.score is not None]
+    answers = answers_to_label(labellable_scores(run, [metric]))
+    scores = [one.score for one in answers if one.score is not None]
     mean = sum(scores) / len(scores) if scores else 0.5
     variance = sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) if len(scores) > 1 else 0.0
-    size = max(2, min(size, len(found)))
+    size = max(2, min(size, len(answers)))
     basis = "if people's grades vary as much as the judge's; less where the judge agrees with them"
     if variance == 0:
         variance, basis = 0.25, "if half of the answers pass, since the judge's scores do not vary"
@@ -238,25 +238,25 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     metrics = [PREFERRED] if other else _metrics(run, request.metrics)
     overlap = request.overlap if len(people) > 1 else 0.0
     if other is not None:
-        drawn = draw_pairs(run, other, PREFERRED.name, request.size, seed=request.seed, overlap=overlap)
+        sample = draw_pairs(run, other, PREFERRED.name, request.size, seed=request.seed, overlap=overlap)
     else:
-        drawn = draw_review(
+        sample = draw_review(
             run, request.metrics, request.size, method=request.method, by=request.by, seed=request.seed, overlap=overlap
         )
     by = (request.by or "score") if request.method == "strata" else None
     draw = ReviewDraw(
         request.method,
         by,
-        drawn.population,
-        drawn.seed,
+        sample.population,
+        sample.seed,
         overlap,
-        drawn.strata,
-        drawn.groups,
+        sample.strata,
+        sample.groups,
         row.title,
-        size=len(drawn.items),
-        doubled=sum(item.wanted == 2 for item in drawn.items),
+        size=len(sample.items),
+        doubled=sum(item.wanted == 2 for item in sample.items),
         against=request.against,
-        same=drawn.same,
+        same=sample.same,
     )
     values: dict[str, Any] = {
         "name": request.name.strip(),
@@ -278,7 +278,7 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
             dict(zip(CELL, one.key, strict=True))
             | {"position": positions.get(one.key), "answer_hash": one.digest, "content": asdict(one.content)}
             | {name: getattr(one, name) for name in own}
-            for one in drawn.items
+            for one in sample.items
         ]
         stored.add_items(connection, review, items)
     return get_review(space, values["name"])
@@ -415,27 +415,27 @@ def _expect_people(space: Workspace, names: Sequence[str], before: Sequence[str]
 
 
 def _check(request: ReviewRequest) -> None:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     name = request.name.strip()
     if not name or len(name) > LONGEST_NAME or storable(name) != name or "/" in name or "\n" in name:
-        found.append(Problem(f"a review's name has 1 to {LONGEST_NAME} characters, and no /", "name"))
+        problems.append(Problem(f"a review's name has 1 to {LONGEST_NAME} characters, and no /", "name"))
     if request.against:
-        found += _problems_of_pairs(request)
+        problems += _problems_of_pairs(request)
     elif not request.metrics:
-        found.append(Problem("no metric is chosen", "metrics", "choose what people are to judge"))
+        problems.append(Problem("no metric is chosen", "metrics", "choose what people are to judge"))
     if not 1 <= request.size <= MOST_ITEMS or request.size % 1:
-        found.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
+        problems.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
     if not 0 <= request.overlap <= 1:
         what = f"from 0 to 100 % of the answers can have two people, not {100 * request.overlap:g} %"
-        found.append(Problem(what, "overlap"))
+        problems.append(Problem(what, "overlap"))
     if request.method == "strata" and request.by != "tag" and len(request.metrics) > 1:
         hint = "choose one metric, or make the strata by tag"
-        found.append(Problem("strata by score are of one metric", "by", hint))
+        problems.append(Problem("strata by score are of one metric", "by", hint))
     for metric in request.guidelines or {}:
         if metric not in (request.metrics or [PREFERRED.name]):
-            found.append(Problem(f"the review has no metric {metric!r}", "guidelines"))
-    if found:
-        raise UserError(found)
+            problems.append(Problem(f"the review has no metric {metric!r}", "guidelines"))
+    if problems:
+        raise UserError(problems)
 
 
 def _problems_of_pairs(request: ReviewRequest) -> Iterator[Problem]:

@@ -61,10 +61,10 @@ def get_run_case(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> RunCase:
     """A case of a run that has ended."""
-    found = _run_cases(space, run_id, {position: answer_scores(space, run_id, position, thresholds)})
-    if not found:
+    cases = _run_cases(space, run_id, {position: answer_scores(space, run_id, position, thresholds)})
+    if not cases:
         raise not_found("case", str(position), [])
-    return found[0]
+    return cases[0]
 
 
 @requires("read")
@@ -80,42 +80,44 @@ def _run_cases(space: Workspace, run_id: str, scores: Mapping[int, Sequence[Scor
     """A case with each of its answers, whose `scores` are given by position. The run's files are read once."""
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        found = RunScores(connection, row.id).answers(list(scores))
-        is_here = bool(found) and is_stored(connection, space.project_id, found[0].dataset, found[0].case_id)
-    known = _whole_cases(RunFolder(row.path), found) if found else []
+        case_answers = RunScores(connection, row.id).answers(list(scores))
+        is_here = bool(case_answers) and is_stored(
+            connection, space.project_id, case_answers[0].dataset, case_answers[0].case_id
+        )
+    known = _whole_cases(RunFolder(row.path), case_answers) if case_answers else []
     return [
         RunCase(**asdict(one), case=case, known=answer, gone=gone, scores=scores[one.position], is_here=is_here)
-        for one, (case, answer, gone) in zip(found, known, strict=True)
+        for one, (case, answer, gone) in zip(case_answers, known, strict=True)
     ]
 
 
-def _whole_cases(folder: RunFolder, found: Sequence[CaseAnswer]) -> list[tuple[Case | None, Answer | None, str]]:
+def _whole_cases(folder: RunFolder, case_answers: Sequence[CaseAnswer]) -> list[tuple[Case | None, Answer | None, str]]:
     """The case with each of its answers from the run's own files, or why they cannot be read."""
     try:
-        case, answers = case_and_answers(open_run(folder), found)
+        case, answers = case_and_answers(open_run(folder), case_answers)
         return [(as_answered(case, answer), answer, "") for answer in answers]
     except UserError as error:
         why = str(error)
     except OSError as error:
         why = f"{folder.path}: {error.strerror}"
-    return [(None, None, why)] * len(found)
+    return [(None, None, why)] * len(case_answers)
 
 
-def case_and_answer(saved: SavedRun, found: CaseAnswer) -> tuple[Case, Answer | None]:
+def case_and_answer(saved: SavedRun, case_answer: CaseAnswer) -> tuple[Case, Answer | None]:
     """A case and its answer, from the run's own files."""
-    case, [answer] = case_and_answers(saved, [found])
+    case, [answer] = case_and_answers(saved, [case_answer])
     return case, answer
 
 
-def case_and_answers(saved: SavedRun, found: Sequence[CaseAnswer]) -> tuple[Case, list[Answer | None]]:
+def case_and_answers(saved: SavedRun, case_answers: Sequence[CaseAnswer]) -> tuple[Case, list[Answer | None]]:
     """A case and these of its answers, from the run's own files; see `case_and_answer`."""
-    dataset, case_id = found[0].dataset, found[0].case_id
+    dataset, case_id = case_answers[0].dataset, case_answers[0].case_id
     case = next(saved.cases({(dataset, case_id)}), None)
     if case is None:
         raise UserError(Problem(f"{saved.folder.path} does not hold case {case_id!r} any more", "case"))
     run = saved.rules.settings.run
     with answers_of(saved.folder, run, {case.id}) as answers:
-        return case, [answers(case, one.target, one.target_repeat) for one in found]
+        return case, [answers(case, one.target, one.target_repeat) for one in case_answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +222,11 @@ class _ReplayJudge:
     async def ask(self, ask: Ask) -> Reply:
         self.asks.append(ask)
         step = next((one for one in self.steps if one.get("id") == ask.step), None)
-        said = step.get("reply") if step else None
-        if said is None:
+        reply = step.get("reply") if step else None
+        if reply is None:
             raise JudgeError("schema", "the run kept no reply")
         try:
-            content = said if ask.items is None else numbered_results(map(as_map, as_list(said)))
+            content = reply if ask.items is None else numbered_results(map(as_map, as_list(reply)))
             parsed = ask.reply_model.model_validate(content)
         except ValueError:
             raise JudgeError("schema", "the reply is not one to this ask") from None

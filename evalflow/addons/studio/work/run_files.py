@@ -89,15 +89,15 @@ class RunFile:
 def list_files(space: Workspace, run_id: str) -> list[RunFile]:
     """The run's existing files, in the order of `FileName`."""
     folder = _folder(space, run_id)
-    found: list[RunFile] = []
+    run_files: list[RunFile] = []
     for name in get_args(FileName):
         try:
             file = _opened(folder, name)
         except OSError:
             continue
         with file:
-            found.append(RunFile(name, ABOUT[name], os.fstat(file.fileno()).st_size))
-    return found
+            run_files.append(RunFile(name, ABOUT[name], os.fstat(file.fileno()).st_size))
+    return run_files
 
 
 @requires("read")
@@ -189,14 +189,14 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
     _expect_finite(value)
     _ended_row(space, run_id, None)  # until then its folder may lack what `_counts` reads
     run = get_run(space, run_id)
-    found = _own_metric(space, run, metric)
-    if found.definition.get("strict"):
+    stored_metric = _own_metric(space, run, metric)
+    if stored_metric.definition.get("strict"):
         raise _refused(f"{metric} is strict: it passes what is perfect, and nothing else", "leave strict out")
     if not _counts(run, metric):
         hint = "set judge.thresholds in conf/, or take a judge that is calibrated"
         raise _refused(f"the judge of {metric} is not calibrated, so that the metric's threshold does not count", hint)
-    draft = MetricDraft(found.name, {**found.definition, "threshold": value})
-    return update_metric(space, run.bot, draft, found.version)
+    draft = MetricDraft(stored_metric.name, {**stored_metric.definition, "threshold": value})
+    return update_metric(space, run.bot, draft, stored_metric.version)
 
 
 def _threshold(metric: str, value: float | None, *, is_back: bool = False) -> Callable[[SavedRun], object]:
@@ -251,9 +251,9 @@ def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
         own = list_metrics(space, run.bot)
     except NotFoundError:
         raise _refused(f"the bot {run.bot} is not defined here", "import it, or change its file") from None
-    found = next((one for one in own if one.definition.get("name", one.name) == metric), None)
-    if found is not None:
-        return found
+    stored_metric = next((one for one in own if one.definition.get("name", one.name) == metric), None)
+    if stored_metric is not None:
+        return stored_metric
     if any(one.name == metric for one in list_library(space)):
         raise _refused(f"{metric} is of the library, which is not changed here", "copy it into the bot's metrics first")
     raise _refused(f"the bot {run.bot} has no metric {metric} any more", "define it again")

@@ -161,17 +161,17 @@ class RunEstimate:
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or written."""
     planned = plan(space, request)
-    found, need, budget = _inspected(space, planned, planned.settings, planned.kinds())
-    estimate = found.estimate
+    inspection, need, budget = _inspected(space, planned, planned.settings, planned.kinds())
+    estimate = inspection.estimate
     return RunEstimate(
-        cases=dict(found.cases),
-        left_out=_left_out(space, planned, found),
-        scores=found.cells,
+        cases=dict(inspection.cases),
+        left_out=_left_out(space, planned, inspection),
+        scores=inspection.cells,
         requests=estimate.requests,
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[*leases.shortfall(budget, need), *planned.notices, *found.notices()],
+        notices=[*leases.shortfall(budget, need), *planned.notices, *inspection.notices()],
     )
 
 
@@ -193,13 +193,13 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             kinds = planned.kinds()
             frozen = planned.freeze(folder / "snapshot")
         is_same = planned.kinds() is kinds  # else the cases have changed since, and are read again
-        found, need, budget = _inspected(space, planned, frozen, kinds if is_same else CaseKinds())
-        keep_left_out(folder / "snapshot", _left_out(space, planned, found))
+        inspection, need, budget = _inspected(space, planned, frozen, kinds if is_same else CaseKinds())
+        keep_left_out(folder / "snapshot", _left_out(space, planned, inspection))
         keep_notices(folder / "snapshot", planned.notices)
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(budget, offered))
-        write_plan(found, folder, folder.name)
+        write_plan(inspection, folder, folder.name)
         values = {
             "project_id": space.project_id,
             "run_id": folder.name,
@@ -211,8 +211,8 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "composition": asdict(request),
             "arguments": ["--config-dir", shown(folder / "snapshot" / "conf"), *planned.request.words()],
             "folder": shown(folder),
-            "progress": {"expected": found.cells},
-            "facts": {"searched": searched_text(found.parts.settings.run)},
+            "progress": {"expected": inspection.cells},
+            "facts": {"searched": searched_text(inspection.parts.settings.run)},
             "need": asdict(need),
             "creation_key": key,
             "created_by": space.identify().name,
@@ -255,9 +255,9 @@ def list_runs(
     of the previous page. `limit`: at most 200.
     """
     limit = max(1, min(limit, MAX_PAGE))
-    found = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
-    more = str(found[limit - 1].id) if len(found) > limit else None
-    return Page([_as_run(_up_to_date(space, row)) for row in found[:limit]], more)
+    stored_runs = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
+    more = str(stored_runs[limit - 1].id) if len(stored_runs) > limit else None
+    return Page([_as_run(_up_to_date(space, row)) for row in stored_runs[:limit]], more)
 
 
 @requires("edit")
@@ -409,12 +409,12 @@ def _inspected(
     budget = space.read(leases.read_budget, space.project_id)
     lease = Lease(id=0, **budget.limits.model_dump())
     with planned.subjects.linked():
-        found = inspect(assemble(settings, connections=space.allowed, lease=lease), kinds)
-    return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
+        inspection = inspect(assemble(settings, connections=space.allowed, lease=lease), kinds)
+    return inspection, leases.need_of(inspection.estimate, inspection.parts.settings.run.budget), budget
 
 
-def _left_out(space: Workspace, planned: PlannedRun, found: Inspection) -> dict[str, LeftOutCases]:
-    taken = {key: found.cases[name] for (group, name), key in planned.settings.keys.items() if group == "dataset"}
+def _left_out(space: Workspace, planned: PlannedRun, inspection: Inspection) -> dict[str, LeftOutCases]:
+    taken = {key: inspection.cases[name] for (group, name), key in planned.settings.keys.items() if group == "dataset"}
     return count_left_out(space, planned.request, planned.counts, taken)
 
 

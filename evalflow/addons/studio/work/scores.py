@@ -85,15 +85,15 @@ def list_scores(
         raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
     with _scores_of(space, run_id) as scores:
         if sort == "input":
-            found = scores.page(chosen, place_of(cursor, int, int), limit + 1)
+            page = scores.page(chosen, place_of(cursor, int, int), limit + 1)
         else:
             place = place_of(cursor, float, int, int)
-            found = scores.page_by_score(chosen, place, limit + 1, is_descending=sort == "-score")
+            page = scores.page_by_score(chosen, place, limit + 1, is_descending=sort == "-score")
     more = None
-    if len(found) > limit:
-        last = found[limit - 1]
+    if len(page) > limit:
+        last = page[limit - 1]
         more = ",".join(map(repr, last.place if sort == "input" else (last.score, *last.place)))
-    return Page(found[:limit], more)
+    return Page(page[:limit], more)
 
 
 @requires("read")
@@ -118,22 +118,22 @@ def answer_scores(
 def _with_steps(scores: RunScores, positions: Sequence[int]) -> list[Score]:
     if not positions:
         return []
-    found = scores.page(ScoreFilter(positions=positions), None, MAX_PAGE * len(positions))
+    page = scores.page(ScoreFilter(positions=positions), None, MAX_PAGE * len(positions))
     steps = scores.steps(positions)
-    return [replace(one, steps=steps.get(one.place)) for one in found]
+    return [replace(one, steps=steps.get(one.place)) for one in page]
 
 
 @requires("read")
 def get_score(space: Workspace, run_id: str, score_id: str) -> Score:
     """One score with the judge's steps. Prompts are included only if the run saved them."""
     position, _, n = score_id.partition("-")
-    found = None
+    stored_score = None
     with _scores_of(space, run_id) as scores:
         if score_id.isascii() and position.isdecimal() and n.isdecimal() and len(score_id) < 20:
-            found = scores.get((int(position), int(n)))
-    if found is None:
+            stored_score = scores.get((int(position), int(n)))
+    if stored_score is None:
         raise not_found("score", score_id, [])
-    return found
+    return stored_score
 
 
 @requires("read")
@@ -185,11 +185,11 @@ def questions_at(space: Workspace, run_id: str, positions: Sequence[int]) -> dic
 @requires("read")
 def answered_cases(space: Workspace, run_id: str, positions: Sequence[int]) -> dict[str, list[str]]:
     """The ids of the cases whose answers stand at these positions, by dataset."""
-    found: dict[str, list[str]] = {}
+    by_dataset: dict[str, list[str]] = {}
     with _scores_of(space, run_id) as scores:
         for dataset, case in results.cases_at(scores, positions):
-            found.setdefault(dataset, []).append(case)
-    return found
+            by_dataset.setdefault(dataset, []).append(case)
+    return by_dataset
 
 
 @requires("read")
@@ -231,15 +231,15 @@ def pass_rates(
     space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
 ) -> list[PassRate]:
     """The pass rate of each metric with a threshold, at the given thresholds or else the run's. Nothing is re-run."""
-    found: list[PassRate] = []
+    rates: list[PassRate] = []
     with _scores_of(space, run_id, thresholds) as scores:
         for limit in (one for one in scores.limits if metric in (None, one.metric)):
             passed, n = scores.passing(limit)
             direction = "higher_is_better" if limit.higher else "lower_is_better"
-            found.append(
+            rates.append(
                 PassRate(limit.metric, limit.judge, limit.value, direction, passed, n, passed / n if n else None)
             )
-    return found
+    return rates
 
 
 @requires("read")
@@ -258,8 +258,8 @@ def distributions(space: Workspace, run_id: str, thresholds: Mapping[str, float 
     known = metrics_in(row.facts)
     with space.database.reading() as connection:
         scores = RunScores(connection, row.id)
-        found = {name: _distribution(scores, name, known.get(name), limit) for name, limit in thresholds.items()}
-    return {name: one for name, one in found.items() if one is not None}
+        by_metric = {name: _distribution(scores, name, known.get(name), limit) for name, limit in thresholds.items()}
+    return {name: one for name, one in by_metric.items() if one is not None}
 
 
 def _distribution(
@@ -270,8 +270,8 @@ def _distribution(
         return None
     low, high = (0.0, 1.0) if own and own.bounded else span
     edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
-    found = scores.histogram(metric, edges, threshold, higher=own is None or own.higher_is_better)
-    counts, passed = ([pair[i] for pair in found] for i in (0, 1))
+    histogram = scores.histogram(metric, edges, threshold, higher=own is None or own.higher_is_better)
+    counts, passed = ([pair[i] for pair in histogram] for i in (0, 1))
     return Distribution(metric, edges, counts, None if threshold is None else passed)
 
 
@@ -316,9 +316,9 @@ def _labels(
 
 
 def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] | None) -> People:
-    found = people_of_run(open_run(RunFolder(row.path)), thresholds)
+    frame = people_of_run(open_run(RunFolder(row.path)), thresholds)
     people: dict[tuple[int, str], PeopleScore] = {}
-    rows = [] if found is None else found.to_dicts()
+    rows = [] if frame is None else frame.to_dicts()
     places = scores.places({one["case_id"] for one in rows})
     for one in rows:
         place = places.get((one["dataset"], one["case_id"], one["target"], one["target_repeat"]))
@@ -331,9 +331,9 @@ def _people(row: StoredRun, scores: RunScores, thresholds: Mapping[str, float] |
 
 def limits_of(facts: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
     """The thresholds of a run's metrics, or those that replace them."""
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for name, metric in metrics_in(facts).items():
         value = (thresholds or {}).get(name, metric.threshold)
         if value is not None:
-            found.append(Limit(name, metric.judge, value, metric.higher_is_better))
-    return found
+            limits.append(Limit(name, metric.judge, value, metric.higher_is_better))
+    return limits

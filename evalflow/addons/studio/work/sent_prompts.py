@@ -94,4 +94,6 @@ def _why_nothing(pairs: Sequence[Pair], case: Case, answer: Answer) -> str:
         return "this metric asks no judge"
     fields = fields_of(case, answer)
     blocked = (blocked_outcome(pair.metric.config.needs, fields, answer, blank_is_text=False) for pair in pairs)
-    return next((found.reason or found.error or "" for found in blocked if found), "there is nothing to ask about")
+    return next(
+        (outcome.reason or outcome.error or "" for outcome in blocked if outcome), "there is nothing to ask about"
+    )

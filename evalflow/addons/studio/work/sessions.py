@@ -67,8 +67,8 @@ class Identity:
         """Whether the person proved their identity in the last minutes; always true for a token or a proxy's header."""
         if self.kind != "session":
             return True
-        found = self.space.read(people.holders, self.kind, [self.key]).get(self.key)
-        return found is not None and _lasts(found.confirmed_at, CONFIRMED_TTL)
+        holder = self.space.read(people.holders, self.kind, [self.key]).get(self.key)
+        return holder is not None and _lasts(holder.confirmed_at, CONFIRMED_TTL)
 
     def is_of(self, other: Identity) -> bool:
         """Whether both are of the same session, token or user."""
@@ -78,15 +78,15 @@ class Identity:
 @open_to_all
 def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list[Identity]:
     """Those that have ended, or whose person has other rights than at first; a few queries for all together."""
-    found: dict[tuple[str, str], people.KeyHolder] = {}
+    key_holders: dict[tuple[str, str], people.KeyHolder] = {}
     with space.database.reading() as connection:
         for kind in get_args(people.Holder):
             keys = list({one.key for one in identities if one.kind == kind})
             if keys:
                 of_kind = people.holders(connection, kind, keys)
-                found |= {(kind, key): holder for key, holder in of_kind.items()}
-        roles = people.roles(connection, list({holder.user_id for holder in found.values()}))
-    return [one for one in identities if one.first != _actor(found.get((one.kind, one.key)), roles, one.address)]
+                key_holders |= {(kind, key): holder for key, holder in of_kind.items()}
+        roles = people.roles(connection, list({holder.user_id for holder in key_holders.values()}))
+    return [one for one in identities if one.first != _actor(key_holders.get((one.kind, one.key)), roles, one.address)]
 
 
 def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Actor | None:

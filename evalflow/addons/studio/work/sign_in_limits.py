@@ -32,8 +32,12 @@ class TooManyTriesError(UserError):
 def expect_free(space: Workspace, address: str, account: str | None = None) -> None:
     """Check that neither the network of an address nor an account must wait. Raises TooManyTriesError."""
     keys = _keys(address, account)
-    found = space.read(people.failures, list(keys))
-    if any(found[key].failures >= LIMITS[kind] for key, kind in keys.items() if key in found and _counts(found[key])):
+    failures = space.read(people.failures, list(keys))
+    if any(
+        failures[key].failures >= LIMITS[kind]
+        for key, kind in keys.items()
+        if key in failures and _counts(failures[key])
+    ):
         raise TooManyTriesError
 
 
@@ -56,8 +60,8 @@ def note_refusal(space: Workspace, address: str, account: str | None, reason: st
     keys = _keys(address, account)
     acting = replace(space, identify=lambda: Actor(None, account or UNKNOWN, address=address))
     with acting.changing("refuse sign-in", "user", account or UNKNOWN, [reason]) as connection:
-        found = people.failures(connection, list(keys))
-        counts = {key: found[key].failures + 1 if key in found and _counts(found[key]) else 1 for key in keys}
+        failures = people.failures(connection, list(keys))
+        counts = {key: failures[key].failures + 1 if key in failures and _counts(failures[key]) else 1 for key in keys}
         people.note_failure(connection, counts, time.time())
 
 

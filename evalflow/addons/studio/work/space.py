@@ -86,8 +86,8 @@ def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
             if entry.is_dir():
                 yield from _files(entry.path)
             elif entry.name.endswith(".yaml"):
-                found = os.stat(entry.path)  # noqa: PTH116 - an entry of a link would describe the link itself
-                yield entry.path, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+                stat = os.stat(entry.path)  # noqa: PTH116 - an entry of a link would describe the link itself
+                yield entry.path, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
 T = TypeVar("T")
@@ -127,9 +127,9 @@ class Page(Generic[T]):
     next: str | None = None
 
     @staticmethod
-    def of(found: Sequence[S], limit: int, key: str = "id") -> Page[S]:
+    def of(items: Sequence[S], limit: int, key: str = "id") -> Page[S]:
         """A page of the first `limit` items. If there are more, the cursor is the `key` of the page's last item."""
-        return Page(found[:limit], str(getattr(found[limit - 1], key)) if len(found) > limit else None)
+        return Page(items[:limit], str(getattr(items[limit - 1], key)) if len(items) > limit else None)
 
 
 def every_item(read: Callable[[str | None], Page[T]]) -> Iterator[T]:
@@ -150,18 +150,18 @@ def place_of(cursor: str | None, *kinds: type[float], end: int = INTEGER_END) ->
     Integers are smaller than `end`, the bound of their column's type.
     """
     try:
-        found = None if cursor is None else [kind(part) for kind, part in zip(kinds, cursor.split(","), strict=True)]
-        if not all(0 <= one < end if isinstance(one, int) else math.isfinite(one) for one in found or ()):
+        numbers = None if cursor is None else [kind(part) for kind, part in zip(kinds, cursor.split(","), strict=True)]
+        if not all(0 <= one < end if isinstance(one, int) else math.isfinite(one) for one in numbers or ()):
             raise ValueError
     except ValueError:
         raise invalid_cursor() from None
-    return found and tuple(found)
+    return numbers and tuple(numbers)
 
 
 def row_number(cursor: str | None, end: int = INTEGER_END) -> int | None:
     """The row number in the cursor of a list of rows."""
-    found = place_of(cursor, int, end=end)
-    return found and found[0]
+    place = place_of(cursor, int, end=end)
+    return place and place[0]
 
 
 def invalid_cursor() -> UserError:
@@ -319,25 +319,25 @@ def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
     """
     allowed = allowed or space.root
     try:
-        found = (space.root / folder).resolve()
-        found.exists()  # raises for a string that cannot be a path
+        real_path = (space.root / folder).resolve()
+        real_path.exists()  # raises for a string that cannot be a path
     except (OSError, ValueError, RuntimeError):
         raise UserError(Problem("this cannot be a folder", "folder", "such as outputs/runs/ID")) from None
-    if not found.is_relative_to(allowed.resolve()):
+    if not real_path.is_relative_to(allowed.resolve()):
         hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
         named = "the working directory" if allowed == space.root else "the runs of the project"
         raise UserError(Problem(f"{folder} is not below {named}", "folder", hint))
-    return str(found)
+    return str(real_path)
 
 
 @requires("read")
 def run_folder(space: Workspace, run: StoredRun) -> RunFolder:
     """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
-    found = within(space, run.path)
-    if found != str(run.path):
-        what = f"{run.path} leads through a link to {found}"
+    real_path = within(space, run.path)
+    if real_path != str(run.path):
+        what = f"{run.path} leads through a link to {real_path}"
         raise UserError(Problem(what, "folder", "put the folder itself there, without links on the way"))
-    folder = RunFolder(Path(found))
+    folder = RunFolder(Path(real_path))
     refuse_links(folder)
     return folder
 
@@ -363,8 +363,8 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, object]) -> None:
 
 
 def _inside(config: Mapping[str, object], key: str) -> Mapping[str, object]:
-    found = config.get(key)
-    return found if is_mapping(found) else {}
+    value = config.get(key)
+    return value if is_mapping(value) else {}
 
 
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:

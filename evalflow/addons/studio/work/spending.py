@@ -69,8 +69,8 @@ def run_spending(space: Workspace, run: str) -> RunSpending:
     if opened is None:
         waits = ""
         if row.state == "queued" and row.task != "load":
-            found = leases.offer(budget, leases.need_of_run(row))
-            waits = str(leases.refusal(budget, found)) if found.waits else ""
+            offered = leases.offer(budget, leases.need_of_run(row))
+            waits = str(leases.refusal(budget, offered)) if offered.waits else ""
         return RunSpending(spent, {}, Amount(), waits)
     note = read_note(row.path, opened.id)
     used = note.used if note else Amount()

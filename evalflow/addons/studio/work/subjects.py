@@ -36,11 +36,11 @@ class RunSubjects:
 
     def _here(self, problem: Problem) -> Problem:
         """A problem with links, and with the next step that there is here."""
-        found, parts = replace(problem, see=problem.see or self._of(problem)), problem.key.split(".")
+        linked, parts = replace(problem, see=problem.see or self._of(problem)), problem.key.split(".")
         if len(parts) == 4 and parts[0] == "dataset" and parts[1] in self.written and parts[2] == "fields":
             named = _FIELDS.get(parts[3], parts[3])
-            return replace(found, hint=f"write {named} in its cases, or leave the metric out", key="")
-        return found
+            return replace(linked, hint=f"write {named} in its cases, or leave the metric out", key="")
+        return linked
 
     def _of(self, problem: Problem) -> tuple[Subject, ...]:
         group, _, rest = (problem.key or problem.where).partition(".")

@@ -115,7 +115,7 @@ def spellings(tags: Iterable[ProjectTag]) -> list[list[ProjectTag]]:
     for one in tags:
         letters = "".join(letter for letter in _plain(one.tag) if letter.isalnum() or letter == ">")
         alike.setdefault(letters, []).append(one)
-    return [sorted(found, key=lambda one: -one.cases) for found in alike.values() if len(found) > 1]
+    return [sorted(variants, key=lambda one: -one.cases) for variants in alike.values() if len(variants) > 1]
 
 
 def _plain(tag: str) -> str:
@@ -124,11 +124,11 @@ def _plain(tag: str) -> str:
 
 
 def _tags(connection: Connection, space: Workspace) -> list[ProjectTag]:
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for tag, dataset, number in table.project_tag_counts(connection, space.project_id):
-        found.setdefault(tag, {})[dataset] = number
-    by_levels = sorted(found, key=lambda tag: [(part.casefold(), part) for part in tag.split(" > ")])
-    return [ProjectTag(tag, found[tag]) for tag in by_levels]
+        counts.setdefault(tag, {})[dataset] = number
+    by_levels = sorted(counts, key=lambda tag: [(part.casefold(), part) for part in tag.split(" > ")])
+    return [ProjectTag(tag, counts[tag]) for tag in by_levels]
 
 
 def _plan(known: Sequence[ProjectTag], old: str, new: str, metrics: Sequence[str]) -> TagRename:

@@ -144,9 +144,9 @@ def list_tasks(
 ) -> Page[Task]:
     """Tasks by priority, high first, then the newest first."""
     wanted, after = _known_run(space, query), place_of(cursor, int, int)
-    found = space.read(stored.page, space.project_id, wanted, after, limit + 1)
-    tasks = [_task(row) for row in found[:limit]]
-    return Page(tasks, f"{tasks[-1].rank},{tasks[-1].id}" if len(found) > limit else None)
+    records = space.read(stored.page, space.project_id, wanted, after, limit + 1)
+    tasks = [_task(row) for row in records[:limit]]
+    return Page(tasks, f"{tasks[-1].rank},{tasks[-1].id}" if len(records) > limit else None)
 
 
 @requires("read")
@@ -211,28 +211,28 @@ TASKS = DefinitionStore("task", _task)
 
 def _checked(space: Workspace, values: Mapping[str, Any], assigned: Sequence[str] = ()) -> dict[str, Any]:
     """The values as columns; UserError names all that cannot be. Those `assigned` before may stay."""
-    found, problems = dict(values), list[Problem]()
+    columns, problems = dict(values), list[Problem]()
     if "title" in values:
-        found["title"] = " ".join(storable(values["title"]).split())
-        if not 0 < len(found["title"]) <= LONGEST_TITLE:
+        columns["title"] = " ".join(storable(values["title"]).split())
+        if not 0 < len(columns["title"]) <= LONGEST_TITLE:
             problems.append(Problem(f"a title has 1 to {LONGEST_TITLE} characters", "task.title"))
     if "description" in values:
-        found["description"] = storable(values["description"]).strip()
-        if len(found["description"]) > LONGEST_TEXT:
+        columns["description"] = storable(values["description"]).strip()
+        if len(columns["description"]) > LONGEST_TEXT:
             problems.append(Problem(f"a description has at most {LONGEST_TEXT:,} characters", "task.description"))
     for name, known in _CHOICES.items():
         if name in values and values[name] not in known:
             problems.append(Problem(f"{values[name]!r} is none of {', '.join(known)}", f"task.{name}"))
     if "assignees" in values:
-        found["assignees"] = list(dict.fromkeys(values["assignees"]))
+        columns["assignees"] = list(dict.fromkeys(values["assignees"]))
         known = people_of(space)
-        if strangers := [name for name in found["assignees"] if name not in {*known, *assigned}]:
+        if strangers := [name for name in columns["assignees"] if name not in {*known, *assigned}]:
             hint = f"choose from {', '.join(known)}"
             what = f"{', '.join(map(repr, strangers))} cannot be assigned: no editor of this project has this name"
             problems.append(Problem(what, "task.assignees", hint))
     if problems:
         raise UserError(problems)
-    return found
+    return columns
 
 
 def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
@@ -252,14 +252,14 @@ def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
         own = scores.page(ScoreFilter(metric=draft.metric, positions=[draft.position]), None, 1) if draft.metric else []
     if draft.metric and not own:
         raise not_found("metric", draft.metric, [])
-    found: dict[str, Any] = {"run": run.id, "position": draft.position, "metric": draft.metric}
+    columns: dict[str, Any] = {"run": run.id, "position": draft.position, "metric": draft.metric}
     for score in own:
-        said = score.value if score.value is not None else score.score
+        judge_value = score.value if score.value is not None else score.score
         names = ("metric", "question", "answer", "judge", "reason")
-        found["example"] = {name: getattr(score, name) for name in names}
-        is_truth = isinstance(said, bool) and draft.value in (0, 1)  # labels of checks are numbers
-        found["example"] |= {"judge_value": said, "value": bool(draft.value) if is_truth else draft.value}
-    return {**found, "dataset": answer.dataset, "case_id": answer.case_id}
+        columns["example"] = {name: getattr(score, name) for name in names}
+        is_truth = isinstance(judge_value, bool) and draft.value in (0, 1)  # labels of checks are numbers
+        columns["example"] |= {"judge_value": judge_value, "value": bool(draft.value) if is_truth else draft.value}
+    return {**columns, "dataset": answer.dataset, "case_id": answer.case_id}
 
 
 def _plain(text: str | None) -> str | None:

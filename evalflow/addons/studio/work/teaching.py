@@ -98,15 +98,15 @@ def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
     run = scored_run(space, row.run_id)
     if row.state == "open":
         return [JudgeTeaching(metric.name, _OPEN) for metric in row.metrics]
-    found: list[JudgeTeaching] = []
+    judge_teachings: list[JudgeTeaching] = []
     for metric in row.metrics:
         try:
-            found.append(_teaching(space, _planned(space, review, run, metric.name)))
+            judge_teachings.append(_teaching(space, _planned(space, review, run, metric.name)))
         except UserError as error:
             why = "; ".join(dict.fromkeys(problem.what for problem in error.problems))
             hints = "; ".join(dict.fromkeys(problem.hint for problem in error.problems if problem.hint))
-            found.append(JudgeTeaching(metric.name, why, hints))
-    return found
+            judge_teachings.append(JudgeTeaching(metric.name, why, hints))
+    return judge_teachings
 
 
 @requires("edit")
@@ -132,13 +132,13 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
             with leases.trial_budget(space, f"reasons for {metric}") as budget:
                 session = CallSession(connections=space.allowed, budget=budget)
                 version = plan.version(plan.ask(_inspected(space, order, session)))
-        found = _inspected(space, plan.order(version, folder=folder))
-        need = leases.need_of(found.estimate, found.parts.settings.run.budget)
+        inspection = _inspected(space, plan.order(version, folder=folder))
+        need = leases.need_of(inspection.estimate, inspection.parts.settings.run.budget)
         limits = space.read(leases.read_budget, space.project_id)
         offered = leases.offer(limits, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(limits, offered))
-        write_plan(found, folder, folder.name)
+        write_plan(inspection, folder, folder.name)
         values: dict[str, object] = {
             "project_id": space.project_id,
             "run_id": folder.name,
@@ -149,8 +149,8 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
             "composition": {},
             "arguments": [],
             "folder": str(folder),
-            "progress": {"expected": found.cells},
-            "facts": {"searched": searched_text(found.parts.settings.run)},
+            "progress": {"expected": inspection.cells},
+            "facts": {"searched": searched_text(inspection.parts.settings.run)},
             "need": asdict(need),
             "creation_key": key,
             "created_by": space.identify().name,

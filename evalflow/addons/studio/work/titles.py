@@ -57,29 +57,29 @@ _GROUPS = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "
 
 def checked_title(title: str, what: str) -> str:
     """The title with normalised Unicode and single spaces; UserError if it cannot be one."""
-    found = " ".join(unicodedata.normalize("NFC", title).split())
+    normalised = " ".join(unicodedata.normalize("NFC", title).split())
     key = f"{what}.title"
-    if not any(unicodedata.category(letter)[0] in "LNPS" for letter in found):
+    if not any(unicodedata.category(letter)[0] in "LNPS" for letter in normalised):
         raise UserError(Problem(f"the {what} has no name", key, "a text that can be read"))
-    if len(found) > LONGEST_TITLE:
+    if len(normalised) > LONGEST_TITLE:
         raise UserError(
-            Problem(f"the name has {len(found):,} characters, of at most {LONGEST_TITLE}", key, "shorten it")
+            Problem(f"the name has {len(normalised):,} characters, of at most {LONGEST_TITLE}", key, "shorten it")
         )
-    if any(unicodedata.category(letter) in ("Cc", "Cs") or letter in _REORDERING for letter in found):
+    if any(unicodedata.category(letter) in ("Cc", "Cs") or letter in _REORDERING for letter in normalised):
         raise UserError(Problem("the name has a control character", key, "remove it"))
-    if "${" in found:
+    if "${" in normalised:
         raise UserError(Problem("the name has ${, which configuration would replace", key, "leave it out"))
-    return found
+    return normalised
 
 
 def case_title(question: str | None, case_id: str | None) -> str:
     """The title of a case: the first words of its question in one line, or its id if it has no question."""
-    words = " ".join((question or case_id or "").split())
-    if len(words) <= LONGEST_CASE_TITLE:
-        return words
-    title = shorten(words, LONGEST_CASE_TITLE, placeholder=" …")
+    text = " ".join((question or case_id or "").split())
+    if len(text) <= LONGEST_CASE_TITLE:
+        return text
+    title = shorten(text, LONGEST_CASE_TITLE, placeholder=" …")
     half = LONGEST_CASE_TITLE // 2  # a text without spaces, such as Chinese, is cut within its only word
-    return title if len(title) > half else f"{words[: LONGEST_CASE_TITLE - 2]} …"
+    return title if len(title) > half else f"{text[: LONGEST_CASE_TITLE - 2]} …"
 
 
 def same_title(title: str) -> str:
@@ -146,14 +146,14 @@ class Titles:
             return "Cases that pass everything"
         owner, (check, *number) = bot.partition(":")[0], name.split("#", 1)
         known = [title for of in (owner, "") if (title := self.given.get((kind, of, name))) is not None]
-        found = next((title for title in known if title not in ("", name)), None)
+        own_title = next((title for title in known if title not in ("", name)), None)
         if not known and kind == "metric" and (title := self.given.get(("check", "", check))):
             return " ".join([title, *number])
-        if found is None and kind == "bot" and ":" in name:
+        if own_title is None and kind == "bot" and ":" in name:
             return self.given.get((kind, "", name.partition(":")[0])) or name
-        return found or name
+        return own_title or name
 
-    def in_text(self, said: str, *bots: str) -> str:
+    def in_text(self, sentence: str, *bots: str) -> str:
         """A sentence with the titles of the metrics, datasets, judges and bots whose names it has.
 
         A name without _ may also be a word of the sentence, so it needs "metric", "dataset" or "judge:" before it, or
@@ -168,17 +168,17 @@ class Titles:
             titles = (self.of(kind, name, bot) for bot in bots or ("",))
             return next((title for title in titles if title != name), name)
 
-        def titled(found: re.Match[str]) -> str:
-            if found["dataset"]:
-                return f"{title_of('dataset', found['dataset'])}, {title_of('metric', found['metric'])}"
-            word, name = found["word"], found["name"]
+        def titled(match: re.Match[str]) -> str:
+            if match["dataset"]:
+                return f"{title_of('dataset', match['dataset'])}, {title_of('metric', match['metric'])}"
+            word, name = match["word"], match["name"]
             if name is None or ("_" not in name and word not in _SURE):
-                return found[0]
+                return match[0]
             kinds = _KINDS_BY_WORD[word] if word else ("metric", "dataset", "judge", "bot")
             title = next((title for kind in kinds if (title := title_of(kind, name)) != name), name)
             return f"{word} {title}" if word else title
 
-        return _NAMED.sub(titled, said)
+        return _NAMED.sub(titled, sentence)
 
     def with_run(self, owners: Iterable[str], metrics: Mapping[str, str]) -> Titles:
         """These titles, and for metrics of a run that have none here, such as of a taught judge, those of the run.
@@ -209,11 +209,11 @@ def titles_of(space: Workspace) -> Titles:
 @requires("admin")
 def titles_of_projects(space: Workspace, projects: Iterable[str]) -> dict[str, Titles]:
     """The titles of projects, as they are now, by project; those that were deleted have none."""
-    found: dict[str, Titles] = {}
+    by_project: dict[str, Titles] = {}
     for name in dict.fromkeys(projects):
         with suppress(NotFoundError):
-            found[name] = titles_of(space.in_project(name))
-    return found
+            by_project[name] = titles_of(space.in_project(name))
+    return by_project
 
 
 def _declared() -> dict[str, dict[str, str]]:

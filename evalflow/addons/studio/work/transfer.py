@@ -133,24 +133,24 @@ def _check_all(
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, object]]]],
 ) -> _CheckedDefinitions:
     problems: list[Problem] = []
-    found = _CheckedDefinitions([], [], [], [])
+    definitions = _CheckedDefinitions([], [], [], [])
     for name, (target, description) in bots.items():
         with _collected(problems):
-            found.bots.append(bot_values(space, name, target, description))
+            definitions.bots.append(bot_values(space, name, target, description))
     for name, (config, description) in judges.items():
         with _collected(problems):
             values = {key: value for key, value in config.items() if (key, value) != ("name", name)}
-            found.judges.append(judge_values(space, name, values, description))
+            definitions.judges.append(judge_values(space, name, values, description))
     for metric in metrics:
         with _collected(problems):
-            found.metrics.append(check_draft(space, metric))
+            definitions.metrics.append(check_draft(space, metric))
     for name, (config, rows) in cases.items():
         with _collected(problems):
             values = dataset_values(name, config.description or "", config.generates, config.title)
-            found.datasets.append((values, [case_columns(row) for row in rows]))
+            definitions.datasets.append((values, [case_columns(row) for row in rows]))
     if problems:
         raise UserError(problems)
-    return found
+    return definitions
 
 
 @contextmanager
@@ -162,25 +162,27 @@ def _collected(problems: list[Problem]) -> Generator[None]:
         problems += error.problems
 
 
-def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
-    names = {bot["name"] for bot in found.bots}
-    there = {owner: BOTS.get(space, owner).id} if found.metrics and owner is not None and owner not in names else {}
-    fields = [*(str(bot["name"]) for bot in found.bots), *(metric.name for metric in found.metrics)]
-    fields += [str(values["name"]) for values in (*found.judges, *(values for values, _ in found.datasets))]
+def _save_all(space: Workspace, definitions: _CheckedDefinitions, owner: str | None) -> None:
+    names = {bot["name"] for bot in definitions.bots}
+    there = (
+        {owner: BOTS.get(space, owner).id} if definitions.metrics and owner is not None and owner not in names else {}
+    )
+    fields = [*(str(bot["name"]) for bot in definitions.bots), *(metric.name for metric in definitions.metrics)]
+    fields += [str(values["name"]) for values in (*definitions.judges, *(values for values, _ in definitions.datasets))]
     with space.changing("import", "folder", owner or "", fields) as connection:
-        rows = there | {bot["name"]: BOTS.add(connection, space.project_id, bot) for bot in found.bots}
-        for judge in found.judges:
+        rows = there | {bot["name"]: BOTS.add(connection, space.project_id, bot) for bot in definitions.bots}
+        for judge in definitions.judges:
             JUDGES.add(connection, space.project_id, judge)
-        for metric in found.metrics:
+        for metric in definitions.metrics:
             name = cast("str", owner)
             add_metric(connection, rows[name], name, metric)
-        for values, cases in found.datasets:
+        for values, cases in definitions.datasets:
             append_stored(connection, DATASETS.add(connection, space.project_id, values), cases)
 
 
 def _options_in(conf: Path, group: str) -> dict[str, Option]:
-    found = declared(group, conf)
-    return {name: option for name, option in found.items() if option.file.is_relative_to(conf.resolve())}
+    by_name = declared(group, conf)
+    return {name: option for name, option in by_name.items() if option.file.is_relative_to(conf.resolve())}
 
 
 def _clashes(

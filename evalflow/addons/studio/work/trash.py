@@ -51,21 +51,21 @@ def restore(space: Workspace, deleted: int) -> Subject:
 
     Raises TakenError if its name was taken meanwhile, or its bot, dataset, check or cases are gone.
     """
-    found = space.read(trash.kept, space.project_id, deleted)
-    if found is None or not found.content:
+    entry = space.read(trash.kept, space.project_id, deleted)
+    if entry is None or not entry.content:
         hint = "it was brought back already, or deleted more than 30 days ago"
         raise NotFoundError(Problem("this can no longer be brought back", hint=hint))
-    name, content = found.name, found.content
-    subject = _SUBJECTS.get(found.kind, found.kind)
+    name, content = entry.name, entry.content
+    subject = _SUBJECTS.get(entry.kind, entry.kind)
     with space.changing("restore", subject, name) as connection:
         trash.empty(connection, deleted)
-        if found.kind == "cases":
+        if entry.kind == "cases":
             _restore_cases(space, connection, name, content["cases"])
             return Subject("cases", name, name)
-        if found.kind == "use":
+        if entry.kind == "use":
             _restore_uses(space, connection, name, content["removed"])
             return Subject("check", name)
-        kind = found.kind
+        kind = entry.kind
         owner = _owner(space, connection, kind, content)
         if definitions.id_of(connection, kind, name, owner):
             what = f"there is another {kind} {name!r} by now"

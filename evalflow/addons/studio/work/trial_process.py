@@ -197,8 +197,8 @@ def carried_out(trial: str, root: str, environment: Mapping[str, str]) -> dict[s
     os.chdir(root)
     os.environ.update(environment)
     try:
-        found = asyncio.run(known.task.result(session))
-        reply = {"result": TypeAdapter(type(found)).dump_json(found).decode()}
+        result = asyncio.run(known.task.result(session))
+        reply = {"result": TypeAdapter(type(result)).dump_json(result).decode()}
     except EvalflowError as error:
         reply = {"error": _packed_error(error)}
     finally:

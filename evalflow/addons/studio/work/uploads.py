@@ -93,12 +93,12 @@ def upload_cases(
     with _reading(space, source.path):
         if skip_faulty:
             rows = _checked_rows(space, dataset, source, fields, readers.ReadingNotes())
-            found = [row.case for row in rows if row.case]
+            accepted = [row.case for row in rows if row.case]
         else:
-            found = list(readers.read(dataset, source.config(fields)))
-    if not found and skip_faulty:
+            accepted = list(readers.read(dataset, source.config(fields)))
+    if not accepted and skip_faulty:
         raise UserError(Problem("no row of it can be taken", source.path.name))
-    return append_rows(space, dataset, (readers.case_to_row(case) for case in found))
+    return append_rows(space, dataset, (readers.case_to_row(case) for case in accepted))
 
 
 @requires("edit")
@@ -147,11 +147,13 @@ def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
     with _reading(space, source.path):
         values, rows = readers.examples(source.config()), readers.first_rows(source.config())
     mapping = propose_mapping(values, rows)
-    found = with_paths(values, mapping)
+    examples = with_paths(values, mapping)
     proposed = {column: field for field, column in mapping.items()}
-    fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
-    texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
-    return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in found.items()]
+    fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in examples}
+    texts = {
+        name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in examples.items()
+    }
+    return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in examples.items()]
 
 
 @contextmanager

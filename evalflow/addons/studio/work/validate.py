@@ -201,8 +201,8 @@ def check_metric(
     except UserError as error:
         problems += error.problems
     if problems:
-        keys = (next((file for file in own if file in found.where), found.key) for found in problems)
-        raise UserError([replace(found, key=key) for found, key in zip(problems, keys, strict=True)])
+        keys = (next((file for file in own if file in fault.where), fault.key) for fault in problems)
+        raise UserError([replace(fault, key=key) for fault, key in zip(problems, keys, strict=True)])
     return plain, own
 
 

@@ -126,10 +126,10 @@ class VerdictLabel:
 @requires("read")
 def score_verdicts(space: Workspace, run_id: str, position: int, metric: str) -> ScoreVerdicts:
     """People's verdicts on a score, and how it can be graded."""
-    found = answer_verdicts(space, run_id, position).get(metric)
-    if found is None:
+    verdicts = answer_verdicts(space, run_id, position).get(metric)
+    if verdicts is None:
         raise not_found("score", _name(run_id, position, metric), [])
-    return found
+    return verdicts
 
 
 @requires("read")
@@ -140,18 +140,18 @@ def answer_verdicts(space: Workspace, run_id: str, position: int) -> dict[str, S
     with space.database.reading() as connection:
         labels = stored.of_answer(connection, row.id, position)
         out = {one["metric"]: one for one in stored.exclusions_of(connection, row.id, position)}
-    me, found = space.identify().name, dict[str, ScoreVerdicts]()
+    me, by_metric = space.identify().name, dict[str, ScoreVerdicts]()
     for metric, score in scored.items():
         scale, fault = _scale_or_fault(saved, score)
         judged = scale.judged if scale else None
-        said = [
+        verdicts = [
             from_row(Verdict, one, agrees=one["value"] == judged is not None, is_mine=one["by"] == me)
             for one in labels
             if one["metric"] == metric
         ]
         excluded = from_row(Exclusion, out[metric]) if metric in out else None
-        found[metric] = ScoreVerdicts(scale, fault, said, excluded)
-    return found
+        by_metric[metric] = ScoreVerdicts(scale, fault, verdicts, excluded)
+    return by_metric
 
 
 @requires("edit")
@@ -182,9 +182,9 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
 
     Labels of a review are not among them: nobody sees these before the review shows its result.
     """
-    found = space.read(stored.page, run_row(space, run_id).id, row_number(cursor) or 0, limit + 1)
-    more = str(found[limit - 1]["id"]) if len(found) > limit else None
-    return Page([from_row(VerdictLabel, row) for row in found[:limit]], more)
+    labels = space.read(stored.page, run_row(space, run_id).id, row_number(cursor) or 0, limit + 1)
+    more = str(labels[limit - 1]["id"]) if len(labels) > limit else None
+    return Page([from_row(VerdictLabel, row) for row in labels[:limit]], more)
 
 
 @requires("read")
@@ -199,11 +199,11 @@ def exclude(space: Workspace, run_id: str, position: int, metric: str, reason: s
 
     TakenError while the run has not ended, or something else works on it.
     """
-    row, said = run_row(space, run_id), storable(reason).strip()
+    row, text = run_row(space, run_id), storable(reason).strip()
     _score(space, run_id, position, metric)
-    if not 0 < len(said) <= LONGEST_COMMENT:
+    if not 0 < len(text) <= LONGEST_COMMENT:
         raise UserError(Problem(f"a reason has 1 to {LONGEST_COMMENT:,} characters", "exclusion.reason"))
-    values = {"run": row.id, "position": position, "metric": metric, "reason": said, "by": space.identify().name}
+    values = {"run": row.id, "position": position, "metric": metric, "reason": text, "by": space.identify().name}
 
     def changed() -> list[ExcludedResult]:
         with space.changing("exclude", "result", _name(run_id, position, metric)) as connection:
@@ -233,8 +233,8 @@ def _excluded(connection: Connection, run: int) -> list[ExcludedResult]:
 
 def _give(space: Workspace, run_id: str, position: int, metric: str, value: object, comment: str) -> None:
     row, score = run_row(space, run_id), _score(space, run_id, position, metric)
-    said = storable(comment).strip()
-    if len(said) > LONGEST_COMMENT:
+    text = storable(comment).strip()
+    if len(text) > LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "verdict.comment"))
     try:
         saved = _saved(row)
@@ -248,7 +248,7 @@ def _give(space: Workspace, run_id: str, position: int, metric: str, value: obje
         wanted = judged if value is None else read_label(_label_scale(saved, metric), value)[1]
     except ValueError as error:
         raise UserError(Problem(str(error), "verdict.value")) from None
-    values = _of_person(space, row, score) | {"value": wanted, "comment": said or None, "project_id": space.project_id}
+    values = _of_person(space, row, score) | {"value": wanted, "comment": text or None, "project_id": space.project_id}
     values["answer_hash"] = answer_hash(answer)
     with space.changing("judge", "result", _name(run_id, position, metric)) as connection:
         if not stored.lock(connection, row.id, position):
@@ -265,8 +265,8 @@ def _score(space: Workspace, run_id: str, position: int, metric: str) -> Score:
 
 def _scored(space: Workspace, run_id: str, position: int) -> dict[str, Score]:
     """The scores of an answer by metric; the first if several judges scored it."""
-    found = answer_scores(space, run_id, position) if 0 <= position < INTEGER_END else []
-    return {score.metric: score for score in reversed(found)}
+    all_scores = answer_scores(space, run_id, position) if 0 <= position < INTEGER_END else []
+    return {score.metric: score for score in reversed(all_scores)}
 
 
 def _saved(row: StoredRun) -> SavedRun:
@@ -274,8 +274,8 @@ def _saved(row: StoredRun) -> SavedRun:
 
 
 def _label_scale(saved: SavedRun, metric: str) -> RecordedScale:
-    found = saved.rules.metrics[metric]
-    return label_scale(found.config, bounded=found.bounded)
+    run_metric = saved.rules.metrics[metric]
+    return label_scale(run_metric.config, bounded=run_metric.bounded)
 
 
 def _scale_or_fault(saved: Callable[[], SavedRun], score: Score) -> tuple[VerdictScale | None, str]:

@@ -120,16 +120,16 @@ class Worker:
             if leases.next_run(connection) is None:
                 return False
         with self._taking(in_turn=True) as connection:
-            found = leases.next_run(connection)
-            if found is None:
+            next_run = leases.next_run(connection)
+            if next_run is None:
                 return False
-            if found.problem:
-                runs.refuse(connection, found.run.id, BudgetError.exit_code, leases.message(found.problem))
+            if next_run.problem:
+                runs.refuse(connection, next_run.run.id, BudgetError.exit_code, leases.message(next_run.problem))
                 return True
-            row = runs.claim(connection, found.run.id, self.name, time.time())
+            row = runs.claim(connection, next_run.run.id, self.name, time.time())
             if row is None:
                 return False
-            found.take(connection)
+            next_run.take(connection)
         self._begin(row)
         return True
 

@@ -37,8 +37,8 @@ def rule_of(script: str, *, inverse: bool = False, threshold: float | None = Non
     shown = script.strip().splitlines()[0][:80] if script.strip() else ""
     if not shown:
         raise Untranslatable("it has no script", "give it a `value`")
-    if found := _ELSEWHERE.search(script):
-        needed = found[0].strip().rstrip("(. ")
+    if match := _ELSEWHERE.search(script):
+        needed = match[0].strip().rstrip("(. ")
         raise Untranslatable(f"it needs {needed}, which rules do not have: {shown}", COMMAND)
     if "\n" in script.strip() and not re.search(r"\breturn\b", script):
         hint = "write `return` before its last expression"

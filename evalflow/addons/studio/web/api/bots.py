@@ -106,8 +106,8 @@ def remove_bot(space: Space, bot: Name, expected: Expected) -> None:
 @router.post("/{bot}/try")
 async def post_question(space: Space, bot: Name, asked: Question) -> Tried:
     """Ask a bot; nothing is cached or saved."""
-    found = await to_thread.run_sync(bots.get_bot, space, bot)
-    answer = await space.ask(lambda: bots.try_bot(space, bot, found.config, asked.question))
+    definition = await to_thread.run_sync(bots.get_bot, space, bot)
+    answer = await space.ask(lambda: bots.try_bot(space, bot, definition.config, asked.question))
     return Tried(
         status=answer.status,
         answer=answer.answer,

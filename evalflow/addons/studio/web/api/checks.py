@@ -85,11 +85,11 @@ def read_check(space: Space, check: Name, headers: Headers) -> checks.Check:
 @router.get("/{check}/trials")
 def read_trials(space: Space, check: Name) -> list[ExampleTrial]:
     """What the check says of each of its examples; free, since no judge is asked."""
-    found = checks.get_check(space, check)
-    trials = try_examples(space, found.type, found.params, [example_row(one) for one in found.examples])
+    definition = checks.get_check(space, check)
+    trials = try_examples(space, definition.type, definition.params, [example_row(one) for one in definition.examples])
     return [
         ExampleTrial(answer=one.answer, passes=one.passes, state=trial.state, reason=trial.reason)
-        for one, trial in zip(found.examples, trials, strict=True)
+        for one, trial in zip(definition.examples, trials, strict=True)
     ]
 
 

@@ -113,8 +113,10 @@ def read_comparison(
 @router.get("/candidates")
 def read_candidates(space: Space, run: RunId) -> Page[CandidateOut]:
     """Runs to compare this one with: those without obstacles first, then the newest first."""
-    found = comparing.candidates(space, run)
-    return Page([CandidateOut(run_id=one.run.run_id, title=one.run.title, obstacles=one.obstacles) for one in found])
+    candidates = comparing.candidates(space, run)
+    return Page(
+        [CandidateOut(run_id=one.run.run_id, title=one.run.title, obstacles=one.obstacles) for one in candidates]
+    )
 
 
 rank_router = APIRouter(prefix="/rank", tags=["rank"])

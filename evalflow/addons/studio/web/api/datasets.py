@@ -251,5 +251,5 @@ def read_answers(space: Space, dataset: Name, case: Id) -> Page[answer_examples.
 @cases_router.post("/cases/{case}/example")
 async def post_example(space: Space, dataset: Name, case: Id, asked: AskedBot) -> dict[str, Any]:
     """Ask a bot for an answer example; it is not saved: set it as `demo_answer` of the case."""
-    found = await to_thread.run_sync(get_case, space, dataset, case)
-    return dict(await space.ask(lambda: answer_examples.ask_bot(space, asked.bot, found.body)))
+    stored = await to_thread.run_sync(get_case, space, dataset, case)
+    return dict(await space.ask(lambda: answer_examples.ask_bot(space, asked.bot, stored.body)))

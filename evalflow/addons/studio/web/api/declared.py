@@ -45,12 +45,14 @@ class DeclaredRoutes:
         """The nearest field for an unknown one of the body, or those that there are; `place` leads to it."""
         operation, schemas = self._of(request)
         bodies = operation.get("requestBody", {}).get("content", {})
-        found = [media["schema"] for media in bodies.values()]
+        candidates = [media["schema"] for media in bodies.values()]
         *path, name = place
         for step in path:
             # A step that is not in the schema is the tag of a union.
-            found = [inner for schema in found for inner in _inside(schema, step, schemas)] or found
-        known = {field for schema in found for one in _options(schema, schemas) for field in one.get("properties", ())}
+            candidates = [inner for schema in candidates for inner in _inside(schema, step, schemas)] or candidates
+        known = {
+            field for schema in candidates for one in _options(schema, schemas) for field in one.get("properties", ())
+        }
         return did_you_mean(str(name), known) if known else "remove it"
 
     def _of(self, request: Request) -> tuple[Schema, Schema]:

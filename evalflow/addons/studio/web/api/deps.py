@@ -41,10 +41,10 @@ def _seen(
 
 
 def _version(if_match: str) -> int:
-    found = _ETAG.match(if_match.strip())
-    if found is None:
+    match = _ETAG.match(if_match.strip())
+    if match is None:
         raise HTTPException(400, 'If-Match must be an ETag that GET returned, such as "3"')
-    return int(found[1])
+    return int(match[1])
 
 
 Space = Annotated[Workspace, Depends(_space)]
@@ -170,9 +170,9 @@ def _write(key: Sequence[Any]) -> str:
 def _read(cursor: str) -> list[Any]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
+        decoded = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError):
         raise invalid_cursor() from None
-    if not isinstance(found, list):
+    if not isinstance(decoded, list):
         raise invalid_cursor()
-    return cast("list[Any]", found)
+    return cast("list[Any]", decoded)

@@ -85,10 +85,10 @@ def _expected(
 ) -> dict[str, int]:
     if if_match is None:
         raise HTTPException(428, "send If-Match with the ETag of GET, so that nobody's change is lost")
-    found = _ETAG.match(if_match.strip())
-    if found is None:
+    match = _ETAG.match(if_match.strip())
+    if match is None:
         raise HTTPException(400, 'If-Match must be an ETag that GET returned, such as "faithfulness:3,tone:1"')
-    pairs = (entry.partition(":") for entry in found[1].split(",") if entry)
+    pairs = (entry.partition(":") for entry in match[1].split(",") if entry)
     return {name: int(version) for name, _, version in pairs}
 
 
@@ -125,9 +125,9 @@ async def post_steps(space: Space, bot: Name, metric: MetricDraft) -> WrittenSte
 @bot_router.post("/try")
 async def post_trial(space: Space, bot: Name, asked: Previewed) -> MetricTried:
     """Score one case as a run would; this pays for the judge, and for the bot if the case has no answer."""
-    found = await space.ask(lambda: try_metric(space, bot, asked.metric, asked.case))
-    answer = found.answer
-    scores = [TriedScore.model_validate(score, from_attributes=True) for score in found.scores]
+    trial = await space.ask(lambda: try_metric(space, bot, asked.metric, asked.case))
+    answer = trial.answer
+    scores = [TriedScore.model_validate(score, from_attributes=True) for score in trial.scores]
     return MetricTried(
         status=answer.status, answer=answer.answer, actual=answer.actual, error=answer.error, scores=scores
     )

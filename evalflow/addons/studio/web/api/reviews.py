@@ -128,16 +128,16 @@ def patch_review(
 ) -> reviews.Review:
     """Change people or guidelines, close or open a review, or give answers out again; one of these in a request."""
     if change.people is not None:
-        found = reviews.change_people(space, review, expected, change.people)
+        updated = reviews.change_people(space, review, expected, change.people)
     elif change.guidelines is not None:
-        found = review_guidelines.revise_guidelines(space, review, expected, change.guidelines)
+        updated = review_guidelines.revise_guidelines(space, review, expected, change.guidelines)
     elif change.again:
-        found = review_guidelines.give_out_again(space, review, expected)
+        updated = review_guidelines.give_out_again(space, review, expected)
     elif change.state == "closed":
-        found = review_results.close_review(space, review, expected, allow_ties=change.allow_ties)
+        updated = review_results.close_review(space, review, expected, allow_ties=change.allow_ties)
     else:
-        found = reviews.reopen_review(space, review, expected)
-    return headers.tag(found)
+        updated = reviews.reopen_review(space, review, expected)
+    return headers.tag(updated)
 
 
 @router.delete("/{review}", status_code=204)
@@ -194,8 +194,8 @@ def read_progress(space: Space, review: Name) -> review_results.ReviewProgress:
 @router.get("/{review}/disagreements")
 def read_disagreements(space: Space, review: Name, paging: Paging) -> Page[review_results.Disagreement]:
     """The answers with labels that differ: ties first, then others that are not resolved."""
-    found = review_results.disagreements(space, review)
-    return paging.of(found, lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric))
+    disagreements = review_results.disagreements(space, review)
+    return paging.of(disagreements, lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric))
 
 
 @router.put("/{review}/items/{item}/resolution", status_code=204)

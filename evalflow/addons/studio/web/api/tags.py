@@ -46,11 +46,11 @@ def read_tags(
     if dataset is not None and run is not None:
         raise HTTPException(422, "name a dataset or a run, not both")
     if run is not None:
-        found = run_tags(space, run)
+        tag_counts = run_tags(space, run)
     else:
-        found = tags.project_tags(space) if dataset is None else dataset_tags(space, dataset)
+        tag_counts = tags.project_tags(space) if dataset is None else dataset_tags(space, dataset)
     return WantedPage(cursor, limit).of(
-        [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,)
+        [TagCount(tag=tag, count=count) for tag, count in sorted(tag_counts)], lambda one: (one.tag,)
     )
 
 

@@ -59,8 +59,8 @@ def post_task(space: Space, new: tasks.TaskDraft, headers: Headers) -> tasks.Tas
 @router.get("/judge-examples", response_class=StreamingResponse, responses=json_lines_described("One score a line."))
 def export_examples(space: Space) -> StreamingResponse:
     """The scores that tasks with cause judge are about, as JSON lines: the answer, the judge's value and a person's."""
-    found = tasks.judge_examples(space)
-    rows = ({"task": task.id, **asdict(example), "note": task.description} for task, example in found)
+    pairs = tasks.judge_examples(space)
+    rows = ({"task": task.id, **asdict(example), "note": task.description} for task, example in pairs)
     return json_lines(rows, "judge-examples")
 
 

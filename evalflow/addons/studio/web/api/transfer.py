@@ -52,8 +52,8 @@ def _fields(
     try:
         return None if fields is None else TypeAdapter(dict[str, FieldValue]).validate_json(fields)
     except ValidationError as error:
-        said = [one["msg"] for one in error.errors() if one["type"] == "value_error"]
-        what = said[0] if said else "it is a JSON object of case fields and the columns that fill them"
+        messages = [one["msg"] for one in error.errors() if one["type"] == "value_error"]
+        what = messages[0] if messages else "it is a JSON object of case fields and the columns that fill them"
         raise HTTPException(422, f"fields: {what.removeprefix('Value error, ')}") from None
 
 
@@ -89,17 +89,19 @@ def _upload(
     space: Workspace, dataset: str, source: CaseFile, fields: Any, skip_faulty: bool, dry_run: bool
 ) -> Uploaded:
     try:
-        found = examine_upload(space, dataset, source, fields)
-        if found.problems and not (skip_faulty or dry_run):
-            raise UserError([Problem(f"{one.where}: {one.what}", "", one.hint) for one in found.problems])
+        inspection = examine_upload(space, dataset, source, fields)
+        if inspection.problems and not (skip_faulty or dry_run):
+            raise UserError([Problem(f"{one.where}: {one.what}", "", one.hint) for one in inspection.problems])
         count = 0 if dry_run else upload_cases(space, dataset, source, fields, skip_faulty=skip_faulty)
     except UserError as error:
         if type(error) is not UserError:  # the error is not about the file
             raise
         raise UserError([_without_path(problem, source.path) for problem in error.problems]) from None
-    faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
-    good, faulty = found.good, len(found.faulty)
-    return Uploaded(count=count, good=good, faulty=faulty, errors=faults, first=found.first, notes=found.notes)
+    faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in inspection.problems]
+    good, faulty = inspection.good, len(inspection.faulty)
+    return Uploaded(
+        count=count, good=good, faulty=faulty, errors=faults, first=inspection.first, notes=inspection.notes
+    )
 
 
 def _without_path(problem: Problem, path: Path) -> Problem:

@@ -41,22 +41,22 @@ async def _one_page(
     wanted = AuditFilter(
         by or None, project or None, kind or None, action or None, _day(since, "since"), _day(until, "until", 1)
     )
-    found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
-    words = await to_thread.run_sync(audit_words, workspace)
-    projects = [change.project for change in found.items if change.project]
+    page = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
+    vocabulary = await to_thread.run_sync(audit_words, workspace)
+    projects = [change.project for change in page.items if change.project]
     titles = await to_thread.run_sync(titles_of_projects, workspace, projects)
     whole = "of this server" if may("own") else f"in project {title_of('project', visitor().project)}"
     with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
         with actions:
             export = link_button("Export", address("/api/v1/audit/export", _exported(query, wanted)))
             export.props('download="audit.jsonl" title="All changes that match, as JSON lines"')
-        _filters(query, words)
-        if found.items:
-            _table(found.items, titles)
+        _filters(query, vocabulary)
+        if page.items:
+            _table(page.items, titles)
         else:
             with empty("search_off", "No changes", "No matching changes."):
                 link_button("Show all changes", "/audit")
-        _pages(query, found, is_first=cursor is None)
+        _pages(query, page, is_first=cursor is None)
 
 
 def _day(value: str, key: str, more: int = 0) -> datetime | None:
@@ -72,11 +72,11 @@ def _exported(query: Mapping[str, str], wanted: AuditFilter) -> dict[str, object
     """The query of the same changes in the REST API, which takes moments."""
     return {
         **query,
-        **{key: found and found.isoformat() for key, found in (("since", wanted.since), ("until", wanted.until))},
+        **{key: moment and moment.isoformat() for key, moment in (("since", wanted.since), ("until", wanted.until))},
     }
 
 
-def _filters(query: Mapping[str, str], words: AuditWords) -> None:
+def _filters(query: Mapping[str, str], vocabulary: AuditWords) -> None:
     def options(names: Sequence[str], chosen: str) -> dict[str, str]:
         return {"": "All", **{name: name for name in dict.fromkeys([*names, *filter(None, [chosen])])}}
 
@@ -88,8 +88,8 @@ def _filters(query: Mapping[str, str], words: AuditWords) -> None:
         fields: dict[str, forms.Field] = {"by": forms.line(_BY, query["by"])}
         if may("own"):
             fields["project"] = forms.pick(_PROJECT, projects(query["project"]), query["project"])
-        fields["kind"] = forms.pick(_KIND, options(words.kinds, query["kind"]), query["kind"])
-        fields["action"] = forms.pick(_ACTION, options(words.actions, query["action"]), query["action"])
+        fields["kind"] = forms.pick(_KIND, options(vocabulary.kinds, query["kind"]), query["kind"])
+        fields["action"] = forms.pick(_ACTION, options(vocabulary.actions, query["action"]), query["action"])
         for key, about in (("since", _SINCE), ("until", _UNTIL)):
             fields[key] = forms.line(about, query[key]).props("type=date")
 
@@ -126,9 +126,9 @@ def _called(change: AuditEntry, titles: Mapping[str, Titles]) -> str:
     return change.name if title == name else f"{title} ({change.name})"
 
 
-def _pages(query: Mapping[str, str], found: Page[AuditEntry], *, is_first: bool) -> None:
+def _pages(query: Mapping[str, str], page: Page[AuditEntry], *, is_first: bool) -> None:
     with ui.element("nav").classes("actions page-nav").props('aria-label="Pages"'):
         if not is_first:
             link_button("Newest", address("/audit", query))
-        if found.next is not None:
-            link_button("Older", address("/audit", {**query, "cursor": found.next}))
+        if page.next is not None:
+            link_button("Older", address("/audit", {**query, "cursor": page.next}))

@@ -37,7 +37,7 @@ _DATASET = forms.About("Saved in", required=True)
 async def _write_page(workspace: Workspace, run: str = "", position: str = "") -> None:
     if run and not (position.isdecimal() and len(position) < 10):
         raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
-    found = (
+    answer = (
         await to_thread.run_sync(bad_answer, workspace, run, int(position))
         if run
         else BadAnswer({}, {"role": "assistant", "content": ""})
@@ -45,7 +45,7 @@ async def _write_page(workspace: Workspace, run: str = "", position: str = "") -
     around = await to_thread.run_sync(_read, workspace)
     trail = [("Back to the run", f"/runs/{run}")] if run else [("Test cases", "/datasets")]
     with frame("Make a test of a bad answer", place="Test cases", about=_ABOUT, trail=trail):
-        _TestWriter(workspace, found, around, trail[0][1])
+        _TestWriter(workspace, answer, around, trail[0][1])
 
 
 @dataclass(frozen=True, slots=True)

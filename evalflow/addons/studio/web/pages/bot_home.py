@@ -41,14 +41,14 @@ TREND = 12
 
 @guarded_page("/bots/{bot}")
 async def _home_page(workspace: Workspace, bot: str) -> None:
-    found = await to_thread.run_sync(get_bot, workspace, bot)
+    definition = await to_thread.run_sync(get_bot, workspace, bot)
     shown = await to_thread.run_sync(bot_home.bot_home, workspace, bot)
     samples = await to_thread.run_sync(sample_datasets, workspace)
-    with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+    with frame(definition.title, place="Bots", about=definition.description, trail=[("Bots", "/")]) as actions:
         with actions:
             if may("edit"):
                 link_button("Run again" if shown.runs else "Run", _run_path(bot, shown.runs), primary=True)
-            if found.origin == "workspace":
+            if definition.origin == "workspace":
                 link_button("Metrics", f"/bots/{bot}/metrics")
             link_button("Settings", f"/bots/{bot}/settings")
         if not shown.runs:
@@ -118,11 +118,11 @@ def _trends(workspace: Workspace, bot: str) -> None:
     with section("Over time", about):
         place = ui.element("div")
 
-    def show(found: list[tuple[str, str, str, History]]) -> None:
-        if not found:
+    def show(metric_histories: list[tuple[str, str, str, History]]) -> None:
+        if not metric_histories:
             message("No run of all cases yet.", "Runs of a part of the cases are not shown here.")
         with ui.element("div").classes("cards trends"):
-            for dataset, metric, statistic, history in found:
+            for dataset, metric, statistic, history in metric_histories:
                 _trend(bot, dataset, metric, statistic, history)
 
     read = partial(histories, workspace, bot, TREND)
@@ -162,28 +162,28 @@ def _line(points: Sequence[HistoryPoint]) -> None:
     def right(i: int) -> str:
         return across((i + 0.5) / len(points))
 
-    drawn: list[Markup] = []
+    elements: list[Markup] = []
     for i, point in enumerate(points):
         here = {"x1": right(i), "x2": right(i)}
         if i and not point.breaks:
             before = {"x1": right(i - 1), "y1": down(points[i - 1].value)}
-            drawn.append(shape("line", "link", **{**here, **before}, y2=down(point.value)))
+            elements.append(shape("line", "link", **{**here, **before}, y2=down(point.value)))
         if point.low is not None and point.high is not None:
-            drawn.append(shape("line", "interval", **here, y1=down(point.low), y2=down(point.high)))
+            elements.append(shape("line", "interval", **here, y1=down(point.low), y2=down(point.high)))
         dot = "dot failed" if point.gate_failed else "dot"
-        drawn.append(shape("circle", dot, cx=right(i), cy=down(point.value), r=3.5))
+        elements.append(shape("circle", dot, cx=right(i), cy=down(point.value), r=3.5))
     first, last = points[0].value, points[-1].value
     about = f"{len(points)} runs, from {number(first, 2)} to {number(last, 2)}"
-    picture(about, "spark", drawn, height=_HIGH)
+    picture(about, "spark", elements, height=_HIGH)
 
 
 def _weak(workspace: Workspace, headline: bot_home.Headline) -> None:
-    def show(found: list[bot_home.WeakTag]) -> None:
-        if not found:
+    def show(weakest: list[bot_home.WeakTag]) -> None:
+        if not weakest:
             return
         about = f"Worse than all cases together, of the tags with at least {bot_home.FEWEST} scored answers."
         with section("Weakest tags", about), ui.element("ul").classes("card weak"):
-            for one in found:
+            for one in weakest:
                 with ui.element("li"):
                     query = {"tag": one.tag, "metric": headline.metric}
                     ui.link(one.tag, address(f"/runs/{headline.run.run_id}", query))

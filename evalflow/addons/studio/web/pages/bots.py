@@ -67,8 +67,8 @@ _LABELS = {
 
 @guarded_page("/")
 async def _bots_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(list_bots, workspace)
-    own = [bot for bot in found if bot.origin == "workspace"]
+    available = await to_thread.run_sync(list_bots, workspace)
+    own = [bot for bot in available if bot.origin == "workspace"]
     latest = await to_thread.run_sync(headlines, workspace)
     about = "The bots you test: a model, your own service, or recorded answers."
     with frame("Bots", place="Bots", about=about) as actions:
@@ -84,7 +84,7 @@ async def _bots_page(workspace: Workspace) -> None:
         else:
             first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
         with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
-            _cards([bot for bot in found if bot.origin == "conf"], latest)
+            _cards([bot for bot in available if bot.origin == "conf"], latest)
 
 
 @guarded_page("/bots/new", "edit")
@@ -102,28 +102,28 @@ async def _new_page(workspace: Workspace, source: str = "") -> None:
 
 @guarded_page("/bots/{bot}/edit", "edit")
 async def _edit_page(workspace: Workspace, bot: str) -> None:
-    found = await to_thread.run_sync(get_bot, workspace, bot)
+    definition = await to_thread.run_sync(get_bot, workspace, bot)
     connections = await to_thread.run_sync(connection_names, workspace)
-    trail = [(f"Settings of {found.title}", f"/bots/{bot}/settings")]
-    with frame(f"Edit {found.title}", place="Bots", trail=trail):
-        field = partial(TitleField, "bot", "Support bot", title=found.title, name=found.name)
-        BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
+    trail = [(f"Settings of {definition.title}", f"/bots/{bot}/settings")]
+    with frame(f"Edit {definition.title}", place="Bots", trail=trail):
+        field = partial(TitleField, "bot", "Support bot", title=definition.title, name=definition.name)
+        BotEditor(workspace, BotForm(definition.config, field, definition.description, connections), definition)
 
 
 @guarded_page("/bots/{bot}/settings")
 async def _settings_page(workspace: Workspace, bot: str) -> None:
-    found = await to_thread.run_sync(get_bot, workspace, bot)
+    definition = await to_thread.run_sync(get_bot, workspace, bot)
     datasets = await to_thread.run_sync(list_datasets, workspace)
     used = (await to_thread.run_sync(next_request, workspace, bot)).datasets
     about = "How the bot is reached. Try a question to see that it answers."
-    trail = [(found.title, f"/bots/{bot}")]
-    with frame(f"Settings of {found.title}", place="Bots", about=about, trail=trail) as actions:
+    trail = [(definition.title, f"/bots/{bot}")]
+    with frame(f"Settings of {definition.title}", place="Bots", about=about, trail=trail) as actions:
         with actions:
-            _actions(workspace, found, datasets, used)
-        _connection(found)
-        if found.config.get("kind") != "recorded" and may("edit"):
+            _actions(workspace, definition, datasets, used)
+        _connection(definition)
+        if definition.config.get("kind") != "recorded" and may("edit"):
             with ui.element("div").classes("section"):
-                BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
+                BotTrial(workspace, lambda: definition.name, lambda: given(definition.config), {})
 
 
 def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
@@ -135,8 +135,8 @@ def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
                 badges.append((READY_TO_USE, ""))
             about = bot.description or _endpoint(bot.config)
             shown = latest.get(bot.name)
-            said = joined(sentence(shown), shown.run.taken.in_words) if shown else about
-            card(bot.title, f"/bots/{bot.name}", said, badges).classes("scored" if bot.name in latest else "")
+            summary = joined(sentence(shown), shown.run.taken.in_words) if shown else about
+            card(bot.title, f"/bots/{bot.name}", summary, badges).classes("scored" if bot.name in latest else "")
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
@@ -182,9 +182,9 @@ def import_dialog(workspace: Workspace) -> ui.dialog:
 
     async def take(path: str, field: forms.Field, by: ui.button) -> None:
         work = lambda: import_files(workspace, Path(within(workspace, Path(path))))  # noqa: E731
-        found = await forms.attempt(work, {"folder": field}, by)
-        if found is not None:
-            ui.navigate.to(f"/bots/{found.bots[0]}" if found.bots else "/datasets")
+        imported = await forms.attempt(work, {"folder": field}, by)
+        if imported is not None:
+            ui.navigate.to(f"/bots/{imported.bots[0]}" if imported.bots else "/datasets")
 
     folder = forms.About("Folder", "A folder of the server with an exported bot.", "exported", required=True)
     about = "You can then edit its bot, metrics and test cases here; the files do not change."

@@ -48,7 +48,7 @@ async def _edit_page(
     if not case.isdecimal() or len(case) > 18:
         raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
     search, number = CaseSearch(tag, text, state=state), int(case)
-    found = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
+    stored = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
     place = await to_thread.run_sync(lambda: cases.case_place(workspace, dataset, number, **search.filter))
     around = await to_thread.run_sync(_surroundings, workspace)
     back = search.around(place.before, number).path(dataset)
@@ -58,16 +58,16 @@ async def _edit_page(
         forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
 
     trail = [(title_of("dataset", dataset), back)]
-    with frame(case_title(found.question, found.body["id"]), place="Test cases", trail=trail) as actions:
+    with frame(case_title(stored.question, stored.body["id"]), place="Test cases", trail=trail) as actions:
         with actions:
-            if found.is_draft:
+            if stored.is_draft:
                 badge("draft", "warn").props('title="Runs leave it out"')
             _neighbours(dataset, search, place)
             if may("edit"):
                 delete = partial(carry_out, partial(cases.delete_cases, workspace, dataset, [number]), leave)
                 asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
                 button("Delete", asked.open, kind="danger")
-        _CaseEditor(workspace, dataset, found, search, place, around)
+        _CaseEditor(workspace, dataset, stored, search, place, around)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _CaseEditor:
                 drafting = button("Make it a draft", lambda: self._save(drafting, draft=True), kind="quiet")
             self._state = text("Saved", "span", "muted small").props("role=status")
         read = partial(cases.get_case, workspace, dataset, case.id)
-        self._saving = Saving(Edited(read, lambda found: _named(found.body), case), search.case(dataset, case.id))
+        self._saving = Saving(Edited(read, lambda stored: _named(stored.body), case), search.case(dataset, case.id))
 
     def _changed(self) -> None:
         if self._may_edit:

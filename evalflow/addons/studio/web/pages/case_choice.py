@@ -128,9 +128,9 @@ class CaseChoiceFields:
             self._tags.set_options(options, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
         if self.kind == "failed" and not self._has_runs:
             self._has_runs = True
-            found = await to_thread.run_sync(scored_runs, self._workspace)
+            scored = await to_thread.run_sync(scored_runs, self._workspace)
             samples = await to_thread.run_sync(sample_datasets, self._workspace)
-            options = {run.run_id: run_option(run, samples) for run in own_first(found, samples)}
+            options = {run.run_id: run_option(run, samples) for run in own_first(scored, samples)}
             known = self._failed_in if self._failed_in in options else None
             self._run.set_options(options, value=known)  # pyright: ignore[reportUnknownMemberType]
 
@@ -194,12 +194,12 @@ class CaseChoiceFields:
 def cases_in_words(cases: Mapping[str, int], left_out: Mapping[str, LeftOutCases]) -> str:
     """How many of the cases a run takes (by dataset if there are several), and how many drafts it leaves out."""
     taken, unselected = sum(cases.values()), sum(one.unselected for one in left_out.values())
-    said = f"{taken:,} of {counted(taken + unselected)}" if unselected else counted(taken)
+    summary = f"{taken:,} of {counted(taken + unselected)}" if unselected else counted(taken)
     if len(cases) > 1:
         of_each = [f"{title_of('dataset', name)} {number:,}" for name, number in cases.items()]
-        said += f" ({', '.join(of_each)})"
+        summary += f" ({', '.join(of_each)})"
     drafts = sum(one.drafts for one in left_out.values())
-    return f"{said}; {counted(drafts, 'draft')} left out" if drafts else said
+    return f"{summary}; {counted(drafts, 'draft')} left out" if drafts else summary
 
 
 def left_out_in_words(left_out: Mapping[str, LeftOutCases]) -> str:
@@ -211,13 +211,13 @@ def left_out_in_words(left_out: Mapping[str, LeftOutCases]) -> str:
 
 def choice_in_words(request: RunRequest) -> str:
     """Which cases a run was asked to take; empty for all."""
-    found: list[str] = []
+    parts: list[str] = []
     for name, one in request.dataset_values.items():
         tags = (" and " if one.get("every_tag") else " or ").join(one.get("tags") or ())
         what = joined(f"tagged {tags}" if tags else "", f"{len(one['ids']):,} selected" if one.get("ids") else "")
-        found.append(f"{title_of('dataset', name)}: {what}" if what and len(request.datasets) > 1 else what)
+        parts.append(f"{title_of('dataset', name)}: {what}" if what and len(request.datasets) > 1 else what)
     limit, sample = request.options.get("limit"), request.options.get("sample")
     each = " of each dataset" if len(request.datasets) > 1 else ""
-    found.append("" if limit is None else f"first {limit:,}{each}")
-    found.append("" if sample is None else f"random sample of {sample:,}{each}, seed {request.options.get('seed', 0)}")
-    return joined(*found)
+    parts.append("" if limit is None else f"first {limit:,}{each}")
+    parts.append("" if sample is None else f"random sample of {sample:,}{each}, seed {request.options.get('seed', 0)}")
+    return joined(*parts)

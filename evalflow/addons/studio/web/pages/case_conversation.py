@@ -243,8 +243,8 @@ class AnswerExample:
         row = self._row()
         if row is None:
             return
-        found = await to_thread.run_sync(list_bots, self._workspace)
-        live = [one for one in found if one.origin == "workspace" and one.config.get("kind") != "recorded"]
+        available = await to_thread.run_sync(list_bots, self._workspace)
+        live = [one for one in available if one.origin == "workspace" and one.config.get("kind") != "recorded"]
         bots = {one.name: one.title for one in live}
         if not bots:
             tell("No bot can be asked yet. Define one on the page Bots.")
@@ -262,8 +262,8 @@ class AnswerExample:
 
     async def _take(self) -> None:
         case = cast("int", self._case)
-        found = await to_thread.run_sync(run_answers, self._workspace, self._dataset, case)
-        if not found:
+        answers = await to_thread.run_sync(run_answers, self._workspace, self._dataset, case)
+        if not answers:
             tell("No run has an answer to this case yet.")
             return
 
@@ -272,7 +272,7 @@ class AnswerExample:
             opened.close()
 
         with dialog("Take a run's answer", "It replaces the example.") as opened:
-            for one in found:
+            for one in answers:
                 with ui.element("div").classes("run-answer"):
                     text(f"{title_of('bot', one.bot)} · {one.title or one.run_id}", classes="muted small")
                     text(one.answer, classes="text clamp")

@@ -129,18 +129,18 @@ class CaseBrowser(Generic[T]):
     async def refresh(self) -> None:
         """Read the page and show it."""
         is_latest, search = self._latest.begin(), self._search
-        found = await to_thread.run_sync(lambda: self._read(search, is_latest))
+        page = await to_thread.run_sync(lambda: self._read(search, is_latest))
         if is_latest():
-            self.show(found)
+            self.show(page)
 
-    def show(self, found: FoundCases[T]) -> None:
+    def show(self, page: FoundCases[T]) -> None:
         """Show a page that was read."""
-        self._found = found
-        self._search = replace(self._search, first=found.first)
+        self._found = page
+        self._search = replace(self._search, first=page.first)
         self._rows.clear()
         with self._rows:
-            if found.items:
-                self._table(found.items)
+            if page.items:
+                self._table(page.items)
             else:
                 with empty("search_off", "No matching cases", "Try other words or another tag."):
                     button("Show all cases", self._all)
@@ -163,15 +163,15 @@ class CaseBrowser(Generic[T]):
         """Build the area between the search fields and the table."""
 
     def _turning(self) -> None:
-        found = self._found
-        last = found.first + len(found.items)
-        more = "" if found.is_whole else " or more"
-        where = f"{found.first + 1:,}–{last:,} of {found.total:,}{more}" if found.items else ""
+        page = self._found
+        last = page.first + len(page.items)
+        more = "" if page.is_whole else " or more"
+        where = f"{page.first + 1:,}–{last:,} of {page.total:,}{more}" if page.items else ""
         text(where, classes="muted small").props("role=status")
         with ui.element("div").classes("actions"):
-            if found.first:
-                button("Previous", lambda: self._turn(found.first - PAGE_SIZE))
-            if last < found.total:
+            if page.first:
+                button("Previous", lambda: self._turn(page.first - PAGE_SIZE))
+            if last < page.total:
                 button("Next", lambda: self._turn(last))
 
     async def _turn(self, first: int) -> None:
@@ -202,9 +202,9 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         self._selected: set[int] = set()
         super().__init__(dataset, tags, search)
 
-    def show(self, found: FoundCases[cases.StoredCase]) -> None:
+    def show(self, page: FoundCases[cases.StoredCase]) -> None:
         """Show a page that was read."""
-        super().show(found)
+        super().show(page)
         self._bar.show()
         if self._search.row is not None:
             ui.run_javascript('document.querySelector("tr.here a")?.focus()')

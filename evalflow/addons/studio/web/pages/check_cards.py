@@ -137,11 +137,11 @@ class CheckCards:
             return
         asked, checks = row.get("demo_answer"), self.read()
         try:
-            found = await to_thread.run_sync(try_checks, self._workspace, {**row, "checks": checks})
+            outcomes = await to_thread.run_sync(try_checks, self._workspace, {**row, "checks": checks})
         except EvalflowError as error:
-            found = [CheckTrial("unscored", str(error))] * len(checks)
+            outcomes = [CheckTrial("unscored", str(error))] * len(checks)
         if is_latest() and not self._none.is_deleted:  # the page may have been left
-            for card, trial in zip(self._cards.rows, found, strict=True):
+            for card, trial in zip(self._cards.rows, outcomes, strict=True):
                 card.show(trial, asked)
 
     async def judge(self, card: _CheckCard, by: ui.button) -> None:
@@ -152,16 +152,16 @@ class CheckCards:
         elif row is not None:
             bot, check = str(self._bot.value), card.read()
             with forms.faults_shown({}, by):
-                found = await self._workspace.ask(lambda: judge_check(self._workspace, bot, row, check))
-                card.show_judged(found, row.get("demo_answer"))
+                trial = await self._workspace.ask(lambda: judge_check(self._workspace, bot, row, check))
+                card.show_judged(trial, row.get("demo_answer"))
 
 
 def reason_in_words(reason: str) -> str:
     """The reason of a check's result; a missing or wrong parameter is named without its key path."""
-    found = _PARAM.match(reason)
-    if found is None:
+    match = _PARAM.match(reason)
+    if match is None:
         return capitalised(reason)
-    name, what = found[1].replace("_", " "), found[2].strip()
+    name, what = match[1].replace("_", " "), match[2].strip()
     return f"Fill in: {name}." if any(word in what for word in _MISSING) else capitalised(f"{name} {what}")
 
 
@@ -180,8 +180,8 @@ class _CheckCard:
                 ui.icon(icon).props("aria-hidden=true")
                 text(shared.title or shared.name if shared else str(check.get("name") or title), "h3")
                 self._state = ui.element("div").classes("check-state")
-            said = (shared.description or in_words(shared.type, shared.params)) if shared else about
-            text(said, classes="muted small")
+            description = (shared.description or in_words(shared.type, shared.params)) if shared else about
+            text(description, classes="muted small")
             if shared:
                 with ui.element("div").classes("muted small"):
                     text("Reusable check ", "span")

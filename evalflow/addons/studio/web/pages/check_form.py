@@ -199,9 +199,11 @@ class ExampleCards:
 
     def read(self) -> list[CheckExample] | None:
         """The examples that are not empty; None if the metadata of one are not JSON (it says so at the field)."""
-        found = [card.read() for card in self._cards]
+        examples = [card.read() for card in self._cards]
         return (
-            None if None in found else [one for one in cast("list[CheckExample]", found) if one.answer or one.metadata]
+            None
+            if None in examples
+            else [one for one in cast("list[CheckExample]", examples) if one.answer or one.metadata]
         )
 
     def kind_changed(self) -> None:
@@ -246,13 +248,13 @@ class ExampleCards:
         tried = [place for place, one in enumerate(given) if one is not None and (one.answer or one.metadata)]
         rows = [example_row(cast("CheckExample", given[place])) for place in tried]
         try:
-            found = await to_thread.run_sync(try_examples, self._workspace, kind, params, rows)
+            outcomes = await to_thread.run_sync(try_examples, self._workspace, kind, params, rows)
         except EvalflowError as error:
-            found = [CheckTrial("wrong", "; ".join(_sentences(error)))] * len(rows)
+            outcomes = [CheckTrial("wrong", "; ".join(_sentences(error)))] * len(rows)
         if not is_latest():
             return
-        trials = dict(zip(tried, found, strict=True))
-        self._judging.set_visibility(kind in JUDGED or any(one.state == "judge" for one in found))
+        trials = dict(zip(tried, outcomes, strict=True))
+        self._judging.set_visibility(kind in JUDGED or any(one.state == "judge" for one in outcomes))
         shown: list[tuple[bool, CheckTrial]] = []
         for place, card in enumerate(cards):
             trial = trials.get(place)
@@ -268,15 +270,15 @@ class ExampleCards:
         wrong = sum((one.state == "passed") is not passes for passes, one in tried)
         lacking = [passes for passes in _GROUPS if all(one is not passes for one, _ in tried)]
         if not tried:
-            words, tone = "", ""
+            summary, tone = "", ""
         elif wrong:
-            words, tone = f"The check is wrong on {wrong:,} of {counted(len(tried), 'answer')}.", "fail"
+            summary, tone = f"The check is wrong on {wrong:,} of {counted(len(tried), 'answer')}.", "fail"
         elif lacking:
             missing = "pass" if lacking[0] else "fail"
-            words, tone = f"Right so far. Add an answer that should {missing}, to see that it tells them apart.", ""
+            summary, tone = f"Right so far. Add an answer that should {missing}, to see that it tells them apart.", ""
         else:
-            words, tone = f"The check is right on all {counted(len(tried), 'answer')}.", "pass"
-        self._summary.set_text(words)
+            summary, tone = f"The check is right on all {counted(len(tried), 'answer')}.", "pass"
+        self._summary.set_text(summary)
         self._summary.classes(replace=f"examples-summary {tone}")
 
     async def _judge_all(self) -> None:
@@ -287,8 +289,8 @@ class ExampleCards:
         with forms.faults_shown({}, self._asking):
             for example in examples:
                 row = example_row(example)
-                found = await self._workspace.ask(lambda row=row: judge_check(self._workspace, bot, row, check))
-                self._judged[_key(kind, params, example)] = found
+                trial = await self._workspace.ask(lambda row=row: judge_check(self._workspace, bot, row, check))
+                self._judged[_key(kind, params, example)] = trial
         self.try_soon()
 
 

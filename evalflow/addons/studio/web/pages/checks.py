@@ -47,15 +47,15 @@ _ABOUT = "What an answer must do, defined once and enabled on many test cases."
 
 @guarded_page("/checks")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(_overview, workspace)
+    listing = await to_thread.run_sync(_overview, workspace)
     with frame("Checks", place="Checks", about=_ABOUT) as actions:
-        if may("edit") and found.checks:
+        if may("edit") and listing.checks:
             with actions:
                 link_button("New check", "/checks/new", primary=True)
-        _list(found)
-        with fold("Built-in checks", is_open=not found.checks), ui.element("div").classes("stack"):
+        _list(listing)
+        with fold("Built-in checks", is_open=not listing.checks), ui.element("div").classes("stack"):
             text("Each test case can have these with parameters of its own. A reusable check is one of them.", "p")
-            _built_in(found.uses)
+            _built_in(listing.uses)
 
 
 @guarded_page("/checks/new", "edit")
@@ -68,23 +68,23 @@ async def _new_page(workspace: Workspace) -> None:
 
 @guarded_page("/checks/{check}")
 async def _one_page(workspace: Workspace, check: str) -> None:
-    found = await to_thread.run_sync(checks.get_check, workspace, check)
+    definition = await to_thread.run_sync(checks.get_check, workspace, check)
     use = (await to_thread.run_sync(check_uses.check_uses, workspace)).get(check, check_uses.CheckUse())
     failure = await to_thread.run_sync(check_uses.last_failure, workspace, check)
     bots = await to_thread.run_sync(_bots, workspace)
     reusable = await to_thread.run_sync(checks.list_checks, workspace)
     known = await to_thread.run_sync(list_datasets, workspace)
     own = [dataset.name for dataset in known if dataset.origin == "workspace"]
-    with frame(found.title or found.name, place="Checks", trail=_TRAIL) as actions:
+    with frame(definition.title or definition.name, place="Checks", trail=_TRAIL) as actions:
         if failure is not None:
             with ui.element("p").classes("last-failed"):
                 text("Failed last on ", "span", "muted")
                 _failure_link(failure)
-        CheckForm(workspace, found, bots, reusable)
+        CheckForm(workspace, definition, bots, reusable)
         usage = CheckUsage(workspace, check, own, use)
         await usage.load()
         if may("edit"):
-            _delete_button(workspace, found, actions, usage)
+            _delete_button(workspace, definition, actions, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ class _Overview:
 
 
 def _overview(workspace: Workspace) -> _Overview:
-    found = checks.list_checks(workspace)
-    failures = {one.name: check_uses.last_failure(workspace, one.name) for one in found}
-    return _Overview(found, check_uses.check_uses(workspace), failures)
+    reusable = checks.list_checks(workspace)
+    failures = {one.name: check_uses.last_failure(workspace, one.name) for one in reusable}
+    return _Overview(reusable, check_uses.check_uses(workspace), failures)
 
 
 def _bots(workspace: Workspace) -> list[str]:
     return [bot.name for bot in list_bots(workspace) if bot.origin == "workspace"]
 
 
-def _list(found: _Overview) -> None:
-    if not found.checks:
+def _list(listing: _Overview) -> None:
+    if not listing.checks:
         about = "Such as: the bot answers in English. Try it on good and bad answers, then enable it on many cases."
         if may("edit"):
             empty("rule", "No reusable checks yet", about, ("New check", "/checks/new"))
@@ -116,8 +116,8 @@ def _list(found: _Overview) -> None:
         return
 
     with table(("Check", "What it checks", "Cases", "Failed last"), "table stacked check-list"):
-        for one in found.checks:
-            use, failure = found.uses.get(one.name, check_uses.CheckUse()), found.failures[one.name]
+        for one in listing.checks:
+            use, failure = listing.uses.get(one.name, check_uses.CheckUse()), listing.failures[one.name]
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
                     ui.link(one.title or one.name, f"/checks/{one.name}").classes("name")
@@ -152,11 +152,11 @@ def _built_in(uses: Mapping[str, check_uses.CheckUse]) -> None:
                 cell("Cases", f"{uses.get(name, check_uses.CheckUse()).enabled:,}")
 
 
-def _delete_button(workspace: Workspace, found: Check, actions: ui.element, usage: CheckUsage) -> None:
-    title = found.title or found.name
+def _delete_button(workspace: Workspace, definition: Check, actions: ui.element, usage: CheckUsage) -> None:
+    title = definition.title or definition.name
 
     async def ask() -> None:
-        use = (await to_thread.run_sync(check_uses.check_uses, workspace)).get(found.name, check_uses.CheckUse())
+        use = (await to_thread.run_sync(check_uses.check_uses, workspace)).get(definition.name, check_uses.CheckUse())
         if use.cases:
             using.clear()
             with using:
@@ -166,9 +166,9 @@ def _delete_button(workspace: Workspace, found: Check, actions: ui.element, usag
         else:
             deleting.open()
 
-    remove = partial(carry_out, partial(check_uses.remove_everywhere, workspace, found.name), usage.removed)
-    delete = partial(checks.delete_check, workspace, found.name)
-    seen = edited(checks.get_check, workspace, check_content, found)
+    remove = partial(carry_out, partial(check_uses.remove_everywhere, workspace, definition.name), usage.removed)
+    delete = partial(checks.delete_check, workspace, definition.name)
+    seen = edited(checks.get_check, workspace, check_content, definition)
     deleting = Deleting(seen, title, "Runs keep their own copies.", delete, "/checks")
     using = ui.element("div")
     with actions:
@@ -202,13 +202,13 @@ class CheckUsage:
     async def load(self) -> None:
         """Read the cases and show them."""
         self._about.set_text(_in_words(self._use))
-        found = await to_thread.run_sync(check_uses.cases_with, self._workspace, self._name, self._first, _SHOWN)
+        cases = await to_thread.run_sync(check_uses.cases_with, self._workspace, self._name, self._first, _SHOWN)
         self._rows.clear()
         self._pager.clear()
-        if not found:
+        if not cases:
             return
         with self._rows, table(("Question", "Dataset", ""), "table stacked"):
-            for one in found:
+            for one in cases:
                 with ui.element("tr"):
                     with ui.element("th").props("scope=row"):
                         ui.link(case_title(one.question, one.key), CaseSearch().case(one.dataset, one.id))
@@ -220,7 +220,7 @@ class CheckUsage:
                         if one.is_draft:
                             badge("draft")
         with self._pager:
-            last = self._first + len(found)
+            last = self._first + len(cases)
             text(f"{self._first + 1:,}–{last:,} of {self._use.cases:,}", "span", "muted small")
             if self._first:
                 button("Previous", partial(self._turn, -_SHOWN))
@@ -288,17 +288,17 @@ class _Enabling:
         is_latest = self._latest.begin()
         search = CaseSearch(str(self._tag.value or ""), str(self._text.value or ""), state=str(self._state.value or ""))
         read = partial(check_uses.coverage, self._workspace, str(self._dataset.value), self._name, **search.filter)
-        found = await to_thread.run_sync(read)
+        coverage = await to_thread.run_sync(read)
         if not is_latest():
             return
-        self._found = found
-        new, on = len(found.cases) - len(found.enabled), len(found.enabled)
+        self._found = coverage
+        new, on = len(coverage.cases) - len(coverage.enabled), len(coverage.enabled)
         have = f"; the check is on {on:,} of them" if on else ""
-        self._said.set_text(f"{counted(len(found.cases), 'matching case')}{have}.")
+        self._said.set_text(f"{counted(len(coverage.cases), 'matching case')}{have}.")
         self._enable.set_text(f"Enable on {counted(new)}")
         self._enable.set_visibility(new > 0)
-        self._remove.set_text(f"Remove from {counted(len(found.naming))}")
-        self._remove.set_visibility(bool(found.naming))
+        self._remove.set_text(f"Remove from {counted(len(coverage.naming))}")
+        self._remove.set_visibility(bool(coverage.naming))
 
     async def _enabled(self) -> None:
         on = set(self._found.enabled)

@@ -214,20 +214,22 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
         if forbidden := comparing.obstacles_between(workspace, pair.a, pair.b, pair.allow):
             return forbidden
         try:
-            found = comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+            comparison = comparing.compare_runs(
+                workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin)
+            )
         except UserError as error:
             bots = [run.bot for run in reversed(runs)]
-            told = [replace(one, what=titles.in_text(one.what, *bots)) for one in error.problems]
-            raise UserError(told) from error
+            problems = [replace(one, what=titles.in_text(one.what, *bots)) for one in error.problems]
+            raise UserError(problems) from error
         for run in (pair.a, pair.b):
             note_view(workspace, run)
-        return found
+        return comparison
 
-    def show(found: Comparison | list[Obstacle]) -> None:
-        if isinstance(found, list):
-            _show_obstacles(found, pair, [run.bot for run in reversed(runs)])
+    def show(outcome: Comparison | list[Obstacle]) -> None:
+        if isinstance(outcome, list):
+            _show_obstacles(outcome, pair, [run.bot for run in reversed(runs)])
         else:
-            verdict(found, runs)
+            verdict(outcome, runs)
             changed_cases(workspace, runs, query, pair.path)
 
     later(ui.element("div"), "Comparing …", compare, show, "These runs cannot be compared")
@@ -275,60 +277,60 @@ _LEGEND = f"{CLEAR} “Could detect” is the true difference that this many cas
 _SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "?"}
 
 
-def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
+def verdict(comparison: Comparison, runs: tuple[Run, Run]) -> None:
     """The verdict in a sentence, the two runs, and a line for each metric."""
-    rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
+    rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in comparison.rows]
     passing, bots = passing_metrics(runs[1]), [run.bot for run in reversed(runs)]
-    [flips], [sentence] = found.flips, found.sentences.values()
+    [flips], [sentence] = comparison.flips, comparison.sentences.values()
     with ui.element("section").classes("verdict-first"):
         text(str(sentence), "h2", f"verdict-in-words {sentence.verdict}")
         if sentence.beside:
             text(sentence.beside, "p", "muted")
         if passing:
             better, worse = flips.improved, flips.worsened
-            said = f"{counted(better, 'case')} flipped to pass, {worse:,} to fail."
-            text(said if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
+            statement = f"{counted(better, 'case')} flipped to pass, {worse:,} to fail."
+            text(statement if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
         with ui.element("div").classes("sides"):
             for side, run in zip("AB", runs, strict=True):
                 _side(side, run)
-        for said in found.preferred:
-            text(said, "p", "preferred")
-        if found.notes:
+        for statement in comparison.preferred:
+            text(statement, "p", "preferred")
+        if comparison.notes:
             with ui.element("ul").classes("notes small muted").props('aria-label="Notes"'):
-                for note in found.notes:
+                for note in comparison.notes:
                     text(with_titles(note, *bots), "li")
         with ui.element("div").classes("actions"):
-            button("Download as one page", lambda: _download(found), icon="download")
+            button("Download as one page", lambda: _download(comparison), icon="download")
             if may("edit"):
-                _asking(found, runs)
-    if agreement := list(judge_change_lines(found)):
+                _asking(comparison, runs)
+    if agreement := list(judge_change_lines(comparison)):
         with section("Agreement with labels, before and after"), ui.element("ul").classes("card"):
             for line in agreement:
                 text(with_titles(line, *bots), "li", "text")
-    _what_changed(found, bots)
+    _what_changed(comparison, bots)
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
         _table(rows)
-        if found.margin is not None:
-            _against(rows, found.margin)
+        if comparison.margin is not None:
+            _against(rows, comparison.margin)
         with fold("How this was tested").classes("tested"):
-            _statistics(replace(found, rows=rows))
+            _statistics(replace(comparison, rows=rows))
 
 
-def _asking(found: Comparison, runs: tuple[Run, Run]) -> None:
+def _asking(comparison: Comparison, runs: tuple[Run, Run]) -> None:
     """Link what asks people which answers are better: a new review, and those in which people may still label."""
     a, b = (run.run_id for run in runs)
     asked = address("/reviews/new", {"run": b, "against": a})
-    if found.preferences or not found.changed[0].same_answers:
-        link_button("Ask more people" if found.preferences else "Ask people which is better", asked)
-    for name in (name for one in found.preferences for name in one.unfinished):
+    if comparison.preferences or not comparison.changed[0].same_answers:
+        link_button("Ask more people" if comparison.preferences else "Ask people which is better", asked)
+    for name in (name for one in comparison.preferences for name in one.unfinished):
         ui.link(f"To the review {name}", f"/reviews/{quote(name, safe='')}").classes("small")
 
 
-def _download(found: Comparison) -> None:
+def _download(comparison: Comparison) -> None:
     """The same document as compare.html of the command."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "compare.html")
-        write_comparison(path, found)
+        write_comparison(path, comparison)
         ui.download.content(path.read_bytes(), "compare.html", "text/html")
 
 
@@ -336,11 +338,11 @@ _OF_EXAMPLE = re.compile(r"\Aexamples\.(\d+)\.(?:reply\.)?([\w.]+)\Z")
 _HASH = re.compile(r" [0-9a-f]{8}\Z")
 
 
-def _what_changed(found: Comparison, bots: Sequence[str]) -> None:
-    if not found.changes:
+def _what_changed(comparison: Comparison, bots: Sequence[str]) -> None:
+    if not comparison.changes:
         return
     with section("What you changed"), ui.element("div").classes("card"):
-        for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
+        for what, own in groupby(changed_values(comparison.changed[0]), key=itemgetter(0)):
             heading = capitalised(with_titles(what, *bots))
             text(heading, "h3")
             for _, name, before, after in own:
@@ -352,8 +354,8 @@ def _what_changed(found: Comparison, bots: Sequence[str]) -> None:
                     with ui.element("div").classes("split"):
                         _marked(before, "del", f"{heading}, {shown}: A")
                         _marked(after, "ins", f"{heading}, {shown}: B")
-        if found.changed[0].answers:
-            text(with_titles(found.changes[-1], *bots), "p", "small muted")
+        if comparison.changed[0].answers:
+            text(with_titles(comparison.changes[-1], *bots), "p", "small muted")
 
 
 def _marked(stretches: Sequence[Stretch], tag: str, label: str) -> None:
@@ -381,34 +383,34 @@ def _table(rows: Sequence[ComparisonRow]) -> None:
 
 
 def _row(one: ComparisonRow, span: float, several: bool) -> None:
-    found = one.found
+    estimate = one.found
     with table_row(one.metric, _about(one, several)):
-        cell("A", number(found.value_a))
-        cell("B", number(found.value_b))
+        cell("A", number(estimate.value_a))
+        cell("B", number(estimate.value_b))
         with cell(_HEADS[3], classes="drawn"):
             _interval(one, span)
-            ends = "no interval" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
+            ends = "no interval" if estimate.low is None else f"{signed(estimate.low)} to {signed(estimate.high)}"
             with ui.element("div").classes("said"):
-                text(signed(found.difference), "strong")
+                text(signed(estimate.difference), "strong")
                 text(ends, "span", "small muted")
         with cell("Verdict", classes=""):
             badge(f"{_SIGNS[one.verdict]} {verdict_in_words(one.verdict)}", _TONES.get(one.verdict, ""))
 
 
-def _statistics(found: Comparison) -> None:
-    with table(("Metric", found.p_name, "Could detect", "Cases", "Interval by"), "table stacked"):
-        for row in found.rows:
+def _statistics(comparison: Comparison) -> None:
+    with table(("Metric", comparison.p_name, "Could detect", "Cases", "Interval by"), "table stacked"):
+        for row in comparison.rows:
             cases = f"{row.found.n:,}"
             if row.found.clusters != row.found.n:
                 cases += f" in {row.found.clusters:,} clusters"
             with ui.element("tr"):
                 text(joined(row.metric, row.called.replace("_", " "), row.tag), "th").props("scope=row")
-                cell(found.p_name, p_value(row.p_adjusted))
+                cell(comparison.p_name, p_value(row.p_adjusted))
                 cell("Could detect", number(row.detectable))
                 cell("Cases", cases)
                 cell("Interval by", method(row.found.method), "")
     with ui.element("div").classes("legend small muted"):
-        for note in (*map(with_titles, found.judges), f"A {found.family}.", _LEGEND):
+        for note in (*map(with_titles, comparison.judges), f"A {comparison.family}.", _LEGEND):
             text(note, "p")
 
 
@@ -416,9 +418,9 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
     """Whether B is not worse by more than the margin, metric by metric."""
     with ui.element("ul").classes("card margins"):
         for row in rows:
-            words, more = not_worse_in_words(row, margin)
+            label, more = not_worse_in_words(row, margin)
             with ui.element("li"):
-                badge(words, _MARGIN_TONES[row.not_worse(margin)])
+                badge(label, _MARGIN_TONES[row.not_worse(margin)])
                 text(f"{row.metric}, {_about(row, several=True)}", "span")
                 text(f"{more}.", "span", "small muted")
 
@@ -432,15 +434,17 @@ def _about(row: ComparisonRow, several: bool) -> str:
 
 
 def _interval(row: ComparisonRow, span: float) -> None:
-    found = row.found
-    drawn = [shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)]
-    if found.low is not None and found.high is not None:
-        ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
-        drawn.append(shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends))
-    if found.difference is not None:
-        drawn.append(shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5))
-    about = f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}"
-    picture(about, "difference", drawn)
+    estimate = row.found
+    elements = [shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)]
+    if estimate.low is not None and estimate.high is not None:
+        ends = {"x1": across(_across(estimate.low, span)), "x2": across(_across(estimate.high, span))}
+        elements.append(shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends))
+    if estimate.difference is not None:
+        elements.append(
+            shape("circle", f"dot {row.verdict}", cx=across(_across(estimate.difference, span)), cy=_MIDDLE, r=5)
+        )
+    about = f"difference {signed(estimate.difference)}, interval {signed(estimate.low)} to {signed(estimate.high)}"
+    picture(about, "difference", elements)
 
 
 def _across(value: float, span: float) -> float:
@@ -454,5 +458,5 @@ def _span(rows: Sequence[ComparisonRow]) -> float:
 
 def _is_small(row: ComparisonRow) -> bool:
     """Whether the row fits the common scale; rows in other units get a separate scale."""
-    found = row.found
-    return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))
+    estimate = row.found
+    return all(end is None or abs(end) <= 1 for end in (estimate.low, estimate.high, estimate.difference))

@@ -92,16 +92,16 @@ def changed_cases(
         return await to_thread.run_sync(read_first)
 
     async def load() -> None:
-        found: list[ChangeList] = []
+        change_lists: list[ChangeList] = []
         title = "The changed cases cannot be shown."
         await fill(
             place,
             "Loading the cases …",
             read,
-            lambda changes: found.append(ChangeList(workspace, changes, runs, path_of)),
+            lambda changes: change_lists.append(ChangeList(workspace, changes, runs, path_of)),
             title,
         )
-        for cases in found:
+        for cases in change_lists:
             await cases.begin(query)
 
     after_paint(load)
@@ -198,8 +198,8 @@ class ChangeList:
                 if change.others:
                     with ui.element("span").classes("chips"):
                         for other in change.others:
-                            said, other_tone, _ = _became(other)
-                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {said}", other_tone)
+                            other_label, other_tone, _ = _became(other)
+                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {other_label}", other_tone)
             return head, ui.element("div").classes("stack")
 
     async def _pick(self, i: int) -> None:
@@ -262,8 +262,8 @@ def _sides_of(workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]) -
 
 
 def _side_of(workspace: Workspace, change: CaseChange, run: Run) -> _Side:
-    found = get_run_cases(workspace, run.run_id, change.dataset, change.case_id)
-    return _Side([score for one in found for score in one.scores], {one.target_repeat: one for one in found})
+    repeats = get_run_cases(workspace, run.run_id, change.dataset, change.case_id)
+    return _Side([score for one in repeats for score in one.scores], {one.target_repeat: one for one in repeats})
 
 
 def _instead(changes: CaseChanges) -> str:
@@ -315,8 +315,8 @@ def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[_Si
 
 def _contexts_of(repeat: int, sides: Sequence[_Side]) -> Sequence[ContextsShown]:
     """The passages of both answers; once, with what metrics of both runs quote, if they are the same."""
-    found = [contexts_of(case) if (case := side.answered.get(repeat)) else None for side in sides]
-    known = [replace(one, of=name) for name, one in zip("AB", found, strict=True) if one is not None]
+    contexts = [contexts_of(case) if (case := side.answered.get(repeat)) else None for side in sides]
+    known = [replace(one, of=name) for name, one in zip("AB", contexts, strict=True) if one is not None]
     if len(known) < len(sides) or known[0].passages != known[1].passages:
         return known
     a, b = (one.quotes for one in known)

@@ -53,13 +53,13 @@ _DESCRIPTION = forms.About("Description", "One sentence for those who choose it.
 
 @guarded_page("/connections", "edit")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(connections.list_connections, workspace)
+    entries = await to_thread.run_sync(connections.list_connections, workspace)
     with frame("Connections", place="Connections", about=_ABOUT) as actions:
-        if found:
+        if entries:
             if may("own"):
                 with actions:
                     link_button("New connection", "/connections/new", primary=True)
-            _table(found)
+            _table(entries)
         elif may("own"):
             about = "Add the services that bots and judges may call: an address, its key and its networks."
             empty("cable", "No connections yet", about, ("New connection", "/connections/new"))
@@ -75,19 +75,19 @@ async def _new_page(workspace: Workspace) -> None:
 
 @guarded_page("/connections/{connection}", "own")
 async def _edit_page(workspace: Workspace, connection: str) -> None:
-    found = await to_thread.run_sync(connections.get_connection, workspace, connection)
-    with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
+    stored = await to_thread.run_sync(connections.get_connection, workspace, connection)
+    with frame(f"Edit {stored.name}", place="Connections", trail=_TRAIL) as actions:
         with actions:
             about = "It must not be in use. If it is, the uses are listed and nothing is deleted."
             delete = partial(connections.delete_connection, workspace, connection)
-            seen = edited(connections.get_connection, workspace, _content, found)
+            seen = edited(connections.get_connection, workspace, _content, stored)
             delete_button(seen, connection, about, delete, "/connections")
-        _ConnectionForm(workspace, found)
+        _ConnectionForm(workspace, stored)
 
 
-def _table(found: Sequence[connections.StoredConnection]) -> None:
+def _table(entries: Sequence[connections.StoredConnection]) -> None:
     with table(("Connection", "Address", "Key", "Networks"), "table stacked connections"):
-        for one in found:
+        for one in entries:
             with table_row(one.name, one.description, f"/connections/{one.name}" if may("own") else ""):
                 with cell("Address", classes=""):
                     text(one.address, "span", "mono")

@@ -46,8 +46,8 @@ _TRAIL = [("Test cases", "/datasets")]
 
 @guarded_page("/datasets")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(datasets.list_datasets, workspace)
-    own = [dataset for dataset in found if dataset.origin == "workspace"]
+    available = await to_thread.run_sync(datasets.list_datasets, workspace)
+    own = [dataset for dataset in available if dataset.origin == "workspace"]
     about = "The questions for your bots, with what is expected. A dataset is a set of cases."
     with frame("Test cases", place="Test cases", about=about) as actions:
         if may("edit"):
@@ -63,7 +63,7 @@ async def _listed_page(workspace: Workspace) -> None:
             about = "Start with a few real questions. Paste them, upload a file, or write them here."
             empty("checklist", "Collect your first test cases", about, ("New dataset", "/datasets/new"))
         with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
-            _cards([dataset for dataset in found if dataset.origin == "conf"])
+            _cards([dataset for dataset in available if dataset.origin == "conf"])
 
 
 @guarded_page("/datasets/new", "edit")
@@ -76,10 +76,10 @@ async def _new_page(workspace: Workspace, source: str = "") -> None:
 
 @guarded_page("/datasets/{dataset}/edit", "edit")
 async def _edit_page(workspace: Workspace, dataset: str) -> None:
-    found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
-    trail = [(found.title, f"/datasets/{found.name}")]
-    with frame(f"Edit {found.title}", place="Test cases", trail=trail):
-        _DatasetEditor(workspace, found, None)
+    details = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
+    trail = [(details.title, f"/datasets/{details.name}")]
+    with frame(f"Edit {details.title}", place="Test cases", trail=trail):
+        _DatasetEditor(workspace, details, None)
 
 
 @guarded_page("/datasets/{dataset}")
@@ -93,28 +93,28 @@ async def _one_page(
     state: str = "",
 ) -> None:
     search = CaseSearch(tag, text, number_of(first), number_of(row) or None, state)
-    found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
-    if found.origin == "conf":
-        _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
+    details = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
+    if details.origin == "conf":
+        _declared(workspace, details, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
         return
-    await _own(workspace, found, search)
+    await _own(workspace, details, search)
 
 
-async def _own(workspace: Workspace, found: datasets.Dataset, search: CaseSearch) -> None:
-    tags = await to_thread.run_sync(dataset_tags, workspace, found.name)
-    with frame(found.title, place="Test cases", about=found.description, trail=_TRAIL) as actions:
+async def _own(workspace: Workspace, details: datasets.Dataset, search: CaseSearch) -> None:
+    tags = await to_thread.run_sync(dataset_tags, workspace, details.name)
+    with frame(details.title, place="Test cases", about=details.description, trail=_TRAIL) as actions:
         with actions:
-            _actions(workspace, found)
-        if found.cases:
-            await _offer_examples(workspace, found.name)
-            await CaseList(workspace, found.name, tags, search).refresh()
+            _actions(workspace, details)
+        if details.cases:
+            await _offer_examples(workspace, details.name)
+            await CaseList(workspace, details.name, tags, search).refresh()
         elif not may("edit"):
             empty("playlist_add", "No test cases yet", "Editors of the project add them.")
         else:
             about = "Paste questions or a table, upload an Excel, CSV or JSON lines file, or write one case by hand."
             steps = (
-                ("Paste or upload", f"/datasets/{found.name}/add"),
-                ("Write one", f"/datasets/{found.name}/cases/new"),
+                ("Paste or upload", f"/datasets/{details.name}/add"),
+                ("Write one", f"/datasets/{details.name}/cases/new"),
             )
             empty("playlist_add", "No test cases yet", about, *steps)
 

@@ -45,12 +45,12 @@ _REASON = forms.About("Why", "E.g. you wrote this answer yourself, or it is in a
 @guarded_page("/reviews/{review}/label", "label")
 async def _label_page(workspace: Workspace, review: str, item: int | None = None) -> None:
     if item is None:
-        found = await to_thread.run_sync(review_desk.next_item, workspace, review)
+        desk_item = await to_thread.run_sync(review_desk.next_item, workspace, review)
     else:
-        found = await to_thread.run_sync(review_desk.open_item, workspace, review, item)
+        desk_item = await to_thread.run_sync(review_desk.open_item, workspace, review, item)
     progress = await to_thread.run_sync(review_desk.own_progress, workspace, review)
     with frame(review, place="Reviews", trail=[("Reviews", "/reviews")]) as actions:
-        Desk(workspace, review, found, progress, actions)
+        Desk(workspace, review, desk_item, progress, actions)
 
 
 @dataclass(slots=True)
@@ -234,8 +234,8 @@ class Desk:
         comment, now = self._comment.value or "", None
         with suppress(TakenError, NotFoundError):
             await to_thread.run_sync(self._draft(item))
-            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, item.item)
-            now = found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review)
+            desk_item = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, item.item)
+            now = desk_item, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review)
         if item is not self._item:
             return
         if now is not None:
@@ -248,8 +248,8 @@ class Desk:
             _lost(error, comment, self._next)
 
     async def _next(self) -> None:
-        found = await to_thread.run_sync(review_desk.next_item, self._workspace, self._review)
-        self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+        desk_item = await to_thread.run_sync(review_desk.next_item, self._workspace, self._review)
+        self._to(desk_item, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
 
     def _to(self, item: DeskItem | None, progress: OwnProgress) -> None:
         query = f"?item={item.item}" if item else ""
@@ -263,10 +263,10 @@ class Desk:
         if self._before is None:
             return
         with forms.faults_shown():
-            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._before)
+            desk_item = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._before)
             progress = await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review)
             if item is self._item:
-                self._to(found, progress)
+                self._to(desk_item, progress)
 
     def _declining(self) -> ui.dialog:
         async def decline(_: ui.button) -> None:

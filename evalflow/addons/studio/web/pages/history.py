@@ -75,22 +75,22 @@ async def _one_page(
     wanted = (bot, dataset, metric)
     chosen = next((one for one in known if _key(one) == wanted), known[0])
     name = statistic if statistic in chosen.statistics else chosen.statistics[0]
-    found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
+    series = await to_thread.run_sync(history, workspace, *_key(chosen), name)
     trail = [(f"All metrics of {title_of('bot', chosen.bot)}", address("/history", {"bot": chosen.bot}))]
     with frame(title_of("metric", chosen.metric, chosen.bot), place="History", about=_ABOUT, trail=trail):
         if _key(chosen) != wanted:
             asked = f"{title_of('metric', metric, bot)} of {title_of('bot', bot)} on {title_of('dataset', dataset)}"
             message(f"{asked} has no history.", "Choose another metric.", "warn")
         _picks(known, chosen, name)
-        _picture(found, chosen, name)
-        _table(found.points, chosen.bot)
+        _picture(series, chosen, name)
+        _table(series.points, chosen.bot)
 
 
 def _all_metrics(
-    bots: Sequence[str], bot: str, found: Sequence[tuple[str, str, str, History]], chosen: Sequence[str]
+    bots: Sequence[str], bot: str, metric_histories: Sequence[tuple[str, str, str, History]], chosen: Sequence[str]
 ) -> None:
     """A small chart for each metric, all over the same runs."""
-    named = {metric: title_of("metric", metric, bot) for _, metric, _, _ in found}
+    named = {metric: title_of("metric", metric, bot) for _, metric, _, _ in metric_histories}
     kept = [name for name in chosen if name in named]
 
     def go(name: str, metrics: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ def _all_metrics(
         what = forms.several(_METRICS, named, kept)
     which.on_value_change(lambda: go(str(which.value), []))
     what.on_value_change(lambda: go(bot, what.value))
-    own = [one for one in found if one[1] in kept or not kept]
+    own = [one for one in metric_histories if one[1] in kept or not kept]
     runs = {point.run_id: point.at for *_, one in own for point in one.points if point.value is not None}
     columns = sorted(runs, key=lambda run_id: runs[run_id])
     with ui.element("div").classes("multiples"):
@@ -147,16 +147,16 @@ def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str
     which.on_value_change(lambda: go(chosen, str(which.value)))
 
 
-def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
-    shown = [point for point in found.points if point.value is not None][-LONGEST:]
-    way = "higher is better" if found.higher_is_better else "lower is better"
+def _picture(series: History, chosen: TrackedMetric, statistic: str) -> None:
+    shown = [point for point in series.points if point.value is not None][-LONGEST:]
+    way = "higher is better" if series.higher_is_better else "lower is better"
     name = title_of("metric", chosen.metric, chosen.bot)
     with section(f"{name}, {plain_statistic(statistic)}", f"The oldest run first; {way}."):
         if shown:
-            chart(shown, bounded=found.bounded, is_limited=statistic == "mean")
+            chart(shown, bounded=series.bounded, is_limited=statistic == "mean")
         else:
             message("No run has a value for this.", "Choose another number.", "warn")
-        if len(found.points) == 1:
+        if len(series.points) == 1:
             message("One run so far.", "Run again to see what changes.")
 
 
@@ -251,17 +251,19 @@ def _axis(scale: _ValueScale) -> Markup:
 def _plot(
     points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale, *, is_limited: bool
 ) -> Markup:
-    drawn = [shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark)) for mark in scale.marks]
+    elements = [
+        shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark)) for mark in scale.marks
+    ]
     for i, point in zip(places, points, strict=True):
         limits = [("gate", gate.condition.limit) for gate in point.gates]
         if is_limited and point.threshold is not None:
             limits.append(("threshold", point.threshold))
         for kind, limit in limits:
             ends = {"x1": across(i / count), "x2": across((i + 1) / count)}
-            drawn.append(shape("line", kind, y1=scale.down(limit), y2=scale.down(limit), **ends))
-    drawn += _links(points, places, count, scale)
-    drawn += [_point(point, _across(i, count), scale) for i, point in zip(places, points, strict=True)]
-    return shape("svg", "plot", *drawn, height=_HIGH, role="group", aria_label=_in_words(points))
+            elements.append(shape("line", kind, y1=scale.down(limit), y2=scale.down(limit), **ends))
+    elements += _links(points, places, count, scale)
+    elements += [_point(point, _across(i, count), scale) for i, point in zip(places, points, strict=True)]
+    return shape("svg", "plot", *elements, height=_HIGH, role="group", aria_label=_in_words(points))
 
 
 def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> Iterator[Markup]:
@@ -281,14 +283,14 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> Markup:
     """A dot with its interval, linked to the run; a diamond if a gate failed."""
     assert point.value is not None
     y, about = scale.down(point.value), _point_in_words(point)
-    drawn = [markup("title", about), shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)]
+    elements = [markup("title", about), shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)]
     if point.low is not None and point.high is not None:
-        drawn.append(shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high)))
+        elements.append(shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high)))
     if point.gate_failed:
-        drawn.append(shape("path", "dot", d=f"M0 {y - 7.5} L7.5 {y} L0 {y + 7.5} L-7.5 {y} Z"))
+        elements.append(shape("path", "dot", d=f"M0 {y - 7.5} L7.5 {y} L0 {y + 7.5} L-7.5 {y} Z"))
     else:
-        drawn.append(shape("circle", "dot", cx=0, cy=y, r=5.5))
-    link = shape("a", "", *drawn, href=f"{root_path()}/runs/{point.run_id}", aria_label=about)
+        elements.append(shape("circle", "dot", cx=0, cy=y, r=5.5))
+    link = shape("a", "", *elements, href=f"{root_path()}/runs/{point.run_id}", aria_label=about)
     return shape("svg", "point failed" if point.gate_failed else "point", link, x=x, overflow="visible")
 
 
@@ -316,8 +318,8 @@ def _in_words(points: Sequence[HistoryPoint]) -> str:
 def _thresholds_in_words(points: Sequence[HistoryPoint]) -> str:
     """The threshold, or those over the runs if it changed; empty without one."""
     known = (point.threshold for point in points if point.threshold is not None)
-    found = [number(value, 2) for value, _ in groupby(known)]
-    return f"threshold {', then '.join(found)}" if found else ""
+    thresholds = [number(value, 2) for value, _ in groupby(known)]
+    return f"threshold {', then '.join(thresholds)}" if thresholds else ""
 
 
 def _point_in_words(point: HistoryPoint) -> str:

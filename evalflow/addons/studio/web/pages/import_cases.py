@@ -195,8 +195,8 @@ class ImportReview:
     def _show_refusal(self, error: UserError) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
-            found = map(uploads.at_place_in_file, error.problems)
-            named = [replace(one, where=": ".join(filter(None, (self._name, one.where)))) for one in found]
+            problems = map(uploads.at_place_in_file, error.problems)
+            named = [replace(one, where=": ".join(filter(None, (self._name, one.where)))) for one in problems]
             wrong = FaultSummary(named)
             with ui.element("div").classes("actions"):
                 button("Start over", self._start_over)

@@ -258,9 +258,9 @@ def trial_card(
             place.clear()
             with forms.faults_shown({**fields, **case.fields, "metric": metric}, grading):
                 judge, row, name = tried(), case.read(), str(metric.value or "")
-                found = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
+                trial = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
                 with place:
-                    show_trial(found)
+                    show_trial(trial)
                 reveal(place)
 
         with ui.element("div").classes("actions"):

@@ -49,18 +49,18 @@ _KINDS = (
 
 @guarded_page("/judges")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(judges.list_judges, workspace)
+    available = await to_thread.run_sync(judges.list_judges, workspace)
     with frame("Judges", place="Judges", about=_ABOUT) as actions:
         if may("edit"):
             with actions:
                 link_button("New judge", "/judges/new", primary=True)
-        own = [judge for judge in found if judge.origin == "workspace"]
+        own = [judge for judge in available if judge.origin == "workspace"]
         if own:
             _table(own)
         else:
             message("No judges of your own yet.", "Runs can use those below.")
         with section("Ready to use", "Samples, and what files of this server declare; read-only."):
-            _table([judge for judge in found if judge.origin == "conf"])
+            _table([judge for judge in available if judge.origin == "conf"])
 
 
 @guarded_page("/judges/new", "edit")
@@ -75,21 +75,21 @@ async def _new_page(workspace: Workspace, kind: str = "openai") -> None:
 
 @guarded_page("/judges/{judge}")
 async def _edit_page(workspace: Workspace, judge: str) -> None:
-    found = await to_thread.run_sync(judges.get_judge, workspace, judge)
+    stored = await to_thread.run_sync(judges.get_judge, workspace, judge)
     offered = await to_thread.run_sync(_choices, workspace)
-    with frame(found.title, place="Judges", about=found.description, trail=_TRAIL) as actions:
-        if found.origin == "conf":
-            _show(workspace, found, offered)
+    with frame(stored.title, place="Judges", about=stored.description, trail=_TRAIL) as actions:
+        if stored.origin == "conf":
+            _show(workspace, stored, offered)
             return
         if may("edit"):
             with actions:
                 about = "Metrics that use it must have another judge first. Runs keep their copy."
                 delete = partial(judges.delete_judge, workspace, judge)
-                seen = edited(judges.get_judge, workspace, judge_content, found)
-                delete_button(seen, found.title, about, delete, "/judges")
+                seen = edited(judges.get_judge, workspace, judge_content, stored)
+                delete_button(seen, stored.title, about, delete, "/judges")
         with ui.element("div").classes("stack-wide"):
-            missing_key_note(found, is_linked=False)
-        judge_form(workspace, str(found.config.get("kind")), found, offered)
+            missing_key_note(stored, is_linked=False)
+        judge_form(workspace, str(stored.config.get("kind")), stored, offered)
 
 
 def _choices(workspace: Workspace) -> JudgeChoices:
@@ -99,9 +99,9 @@ def _choices(workspace: Workspace) -> JudgeChoices:
     return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, case_sources(workspace), taken)
 
 
-def _table(found: Sequence[StoredJudge]) -> None:
+def _table(entries: Sequence[StoredJudge]) -> None:
     with table(("Judge", "Model", "Key", "Used by"), "table stacked judges"):
-        for one in found:
+        for one in entries:
             with table_row(one.title, one.description, f"/judges/{one.name}"):
                 cell("Model", _made_of(one.config), "")
                 with cell("Key", classes=""):

@@ -43,27 +43,27 @@ _FREE = forms.About("Works without a key", "By rules, text overlap or meaning, w
 
 @guarded_page("/library")
 async def _library_page(workspace: Workspace, bot: str = "") -> None:
-    found = await to_thread.run_sync(list_library, workspace)
+    metrics = await to_thread.run_sync(list_library, workspace)
     keyless = await to_thread.run_sync(keyless_metrics, workspace)
     about = "Metrics that are ready to use, samples to copy and change."
     trail = [(f"Metrics of {title_of('bot', bot)}", f"/bots/{bot}/metrics")] if bot else []
     with frame("Metrics", place="Metrics", about=about, trail=trail):
-        _Library(found, keyless, bot)
+        _Library(metrics, keyless, bot)
 
 
 @guarded_page("/library/{metric}")
 async def _one_page(workspace: Workspace, metric: str, bot: str = "") -> None:
-    found = await to_thread.run_sync(get_library, workspace, metric)
+    entry = await to_thread.run_sync(get_library, workspace, metric)
     known = await to_thread.run_sync(list_bots, workspace)
     bots = {one.name: one.title for one in known if one.origin == "workspace"}
     trail = [("Metrics", address("/library", {"bot": bot}))]
-    with frame(found.title, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
-        _facts(found.definition)
+    with frame(entry.title, place="Metrics", about=str(entry.definition.get("description", "")), trail=trail):
+        _facts(entry.definition)
         if may("edit"):
-            _copying(found.name, bots, bot)
-        GraphDrawing(found.definition)
-        shared = await to_thread.run_sync(_shared, found.prompts)
-        for name, source in found.prompts.items():
+            _copying(entry.name, bots, bot)
+        GraphDrawing(entry.definition)
+        shared = await to_thread.run_sync(_shared, entry.prompts)
+        for name, source in entry.prompts.items():
             step = name.rpartition("/")[2].removesuffix(".jinja").replace("_", " ")
             with section(f"Prompt: {step}", "A prompt template, read-only."):
                 text(source, "pre", "card code-block").props("tabindex=0")
@@ -73,7 +73,7 @@ async def _one_page(workspace: Workspace, metric: str, bot: str = "") -> None:
                             text(part.rpartition("/")[2].removesuffix(".jinja"), "h3")
                             text(content, "pre", "card code-block").props("tabindex=0")
         with ui.element("div").classes("section"), fold("As YAML, read-only"):
-            text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
+            text(metric_yaml(entry.definition), "pre", "card code-block").props("tabindex=0")
 
 
 def _shared(prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:

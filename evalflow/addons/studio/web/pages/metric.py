@@ -89,8 +89,8 @@ class _Again:
 
 
 def _read_again(workspace: Workspace, bot: str, run: str, metric: str) -> _Again:
-    found = changeable_metrics(workspace, run).get(metric)
-    if found is None or found.bot != bot:
+    changeable = changeable_metrics(workspace, run).get(metric)
+    if changeable is None or changeable.bot != bot:
         what = f"run {run} cannot be graded again with another metric instead of {metric or 'none'}"
         raise UserError(Problem(what, "run", "open the metric from the page of the run"))
     return _Again(run, metric, uses_cache(workspace, changed_request(get_run(workspace, run))))

@@ -200,24 +200,24 @@ def _scale_of(scale: Any, highest: int) -> dict[str, Any]:
 
 
 def _meanings(field: forms.Field) -> list[tuple[int, int, str]]:
-    found: list[tuple[int, int, str]] = []
+    grades: list[tuple[int, int, str]] = []
     for row in forms.lines_of(field):
         read = _MEANING.match(row)
         if read is None:
             raise UserError(Problem(f"{row!r} names no grade", hint="such as 9-10: right and complete", key=MEANINGS))
-        found.append((int(read[1]), int(read[2] or read[1]), read[3].strip()))
-    return found
+        grades.append((int(read[1]), int(read[2] or read[1]), read[3].strip()))
+    return grades
 
 
 def _scores(field: forms.Field) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_word: dict[str, float] = {}
     for row in forms.lines_of(field):
         word, _, score = row.rpartition(":")
         try:
-            found[word.strip()] = float(score)
+            by_word[word.strip()] = float(score)
         except ValueError:
             raise UserError(Problem(f"{row!r} has no score", hint="such as hedges: 0.5", key=LABELS)) from None
-    return found
+    return by_word
 
 
 WriteSteps = Callable[[ui.button], Awaitable[WrittenSteps | None]]
@@ -247,15 +247,15 @@ class StepsFields:
         return forms.lines_of(self._field) or None
 
     async def _generate(self) -> None:
-        found = await self._write(self._writing)
-        if found is None:
+        written = await self._write(self._writing)
+        if written is None:
             return
-        self._field.value = "\n".join(map(_in_one_line, found.steps))
-        took = f" in {found.latency_s:.1f} s" if found.latency_s else ""
-        cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
+        self._field.value = "\n".join(map(_in_one_line, written.steps))
+        took = f" in {written.latency_s:.1f} s" if written.latency_s else ""
+        cost = f" for ${written.cost_usd:.4f}" if written.cost_usd else ""
         self._set(frozen=False)
         self._note.text = (
-            f"Written by {title_of('judge', found.judge)}{took}{cost}. Check and edit them, then freeze them."
+            f"Written by {title_of('judge', written.judge)}{took}{cost}. Check and edit them, then freeze them."
         )
 
     def _freeze(self) -> None:

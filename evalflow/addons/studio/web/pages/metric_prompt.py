@@ -176,14 +176,14 @@ class PromptField:
         """Show what the prompt includes, and offer to write it out, so that it can be changed for this metric alone."""
         shown = str(self.field.value or "")
         try:
-            found, fault = await to_thread.run_sync(shared_texts, self.file, shown), ""
+            shared, fault = await to_thread.run_sync(shared_texts, self.file, shown), ""
         except UserError as error:
-            found, fault = {}, str(error.problems[0])
+            shared, fault = {}, str(error.problems[0])
         self._texts.clear()
         with self._texts:
             if fault:
                 text(fault, classes="fault")
-            for name, content in found.items():
+            for name, content in shared.items():
                 with ui.element("div").classes("actions"):
                     text(name.rpartition("/")[2].removesuffix(".jinja"), "strong")
                     if _written_out(shown, name, content) != shown:

@@ -52,8 +52,8 @@ _GRADED = forms.About("Answer", "The answer to grade.", "You can return it withi
 
 def case_sources(workspace: Workspace) -> dict[str, str]:
     """The datasets to take a case from, by name, the samples last and marked; may block."""
-    found = sorted(list_datasets(workspace), key=lambda one: one.origin != "workspace")
-    return {one.name: one.title if one.origin == "workspace" else f"{one.title} ({READY_TO_USE})" for one in found}
+    datasets = sorted(list_datasets(workspace), key=lambda one: one.origin != "workspace")
+    return {one.name: one.title if one.origin == "workspace" else f"{one.title} ({READY_TO_USE})" for one in datasets}
 
 
 class CaseFields:
@@ -189,7 +189,7 @@ class TrialCard:
         is_latest, self._is_rendering = self._latest.begin(), True
         try:
             asked = self._workspace, self._bot, self._draft(), self._case.read()
-            found = await self._workspace.render(lambda: preview_metric(*asked))
+            preview = await self._workspace.render(lambda: preview_metric(*asked))
         except EvalflowError:
             if is_latest():
                 raise
@@ -200,7 +200,7 @@ class TrialCard:
         if is_latest():
             self._result.clear()
             with self._result:
-                _show_preview(found)
+                _show_preview(preview)
             self._is_previewed = True
         return is_latest()
 
@@ -229,10 +229,10 @@ class TrialCard:
         self._clear()
         with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
             asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
-            found = await self._workspace.ask(lambda: try_metric(*asked))
+            trial = await self._workspace.ask(lambda: try_metric(*asked))
             with self._tried:
-                show_reading(_read(asked[-1], found.answer))
-                show_trial(found, {draft.name: draft.title} if draft.title else {})
+                show_reading(_read(asked[-1], trial.answer))
+                show_trial(trial, {draft.name: draft.title} if draft.title else {})
             reveal(self._tried)
 
 
@@ -267,7 +267,7 @@ def _read(body: Body, answer: Answer) -> Reading:
     """A tried case with its answer, as any case is read."""
     turns = cast("list[Body]", body.get("messages") or [])
     content = answer.answer if answer.answer is not None else answer.actual
-    found = body.get("contexts") if answer.contexts is None else [one.text for one in answer.contexts]
+    contexts = body.get("contexts") if answer.contexts is None else [one.text for one in answer.contexts]
     return Reading(
         turns=[(str(turn["role"]), str(turn.get("content") or "")) for turn in turns] or [("user", _question(body))],
         answers=[
@@ -277,14 +277,14 @@ def _read(body: Body, answer: Answer) -> Reading:
             )
         ],
         reference=numbered(texts_of(body.get("reference"))) or None,
-        contexts=[] if found is None else [ContextsShown([("", one) for one in _passages({"contexts": found})])],
+        contexts=[] if contexts is None else [ContextsShown([("", one) for one in _passages({"contexts": contexts})])],
     )
 
 
-def show_trial(found: TrialResult, titles: Mapping[str, str] = MappingProxyType({})) -> None:
+def show_trial(trial: TrialResult, titles: Mapping[str, str] = MappingProxyType({})) -> None:
     """Scores of a trial, unfolded; `titles` has those of metrics that are not saved yet."""
-    limits = {limit.metric: limit for limit in found.thresholds}
-    show_scores([_tried(score, limits.get(score.metric)) for score in found.scores], titles=titles, is_open=True)
+    limits = {limit.metric: limit for limit in trial.thresholds}
+    show_scores([_tried(score, limits.get(score.metric)) for score in trial.scores], titles=titles, is_open=True)
 
 
 def _tried(score: ScoreRecord, limit: Threshold | None) -> Score:

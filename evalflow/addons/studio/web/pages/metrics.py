@@ -27,7 +27,7 @@ from evalflow.report.graphs import drawing_of
 @guarded_page("/bots/{bot}/metrics")
 async def _metrics_page(workspace: Workspace, bot: str) -> None:
     owner = await to_thread.run_sync(get_bot, workspace, bot)
-    found = await to_thread.run_sync(list_metrics, workspace, bot)
+    metrics = await to_thread.run_sync(list_metrics, workspace, bot)
     about = "What a good answer of this bot is. Runs can also use any metric of the library."
     trail = [(owner.title, f"/bots/{bot}")]
     with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
@@ -36,12 +36,12 @@ async def _metrics_page(workspace: Workspace, bot: str) -> None:
             copy = [("Copy this bot", f"/bots/new?source={bot}")] if may("edit") else []
             with empty("content_copy", "Metrics belong to your own bots", about, *copy):
                 link_button("See the library", "/library")
-        elif found:
+        elif metrics:
             if may("edit"):
                 with actions:
                     link_button("From the library", f"/library?bot={bot}")
                     link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
-            _cards(bot, found)
+            _cards(bot, metrics)
         elif not may("edit"):
             with empty("rule", "No metrics yet", "Editors of the project say what a good answer of this bot is."):
                 link_button("See the library", "/library")

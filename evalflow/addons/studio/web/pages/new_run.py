@@ -139,7 +139,7 @@ class _NewRun:
             return
         request = self._form.read()
         try:
-            found = await to_thread.run_sync(estimate_run, self._workspace, request)
+            run_estimate = await to_thread.run_sync(estimate_run, self._workspace, request)
             left = await to_thread.run_sync(budget_left, self._workspace)
         except EvalflowError as error:
             if is_latest():
@@ -147,7 +147,7 @@ class _NewRun:
             return
         if is_latest():
             with self._cleared():
-                _estimate(found, left)
+                _estimate(run_estimate, left)
 
     def _show_incomplete(self) -> None:
         self._result.classes(remove="looking").clear()
@@ -180,26 +180,36 @@ class _NewRun:
             self._result.clear()  # which may be equal
 
 
-def _estimate(found: RunEstimate, left: ProjectBudget) -> None:
-    cases = sum(found.cases.values())
-    low, high = found.cost_usd
+def _estimate(run_estimate: RunEstimate, left: ProjectBudget) -> None:
+    cases = sum(run_estimate.cases.values())
+    low, high = run_estimate.cost_usd
     price = (
-        "free" if found.requests == 0 else "unknown" if low is None or high is None else _between(cost(low), cost(high))
+        "free"
+        if run_estimate.requests == 0
+        else "unknown"
+        if low is None or high is None
+        else _between(cost(low), cost(high))
     )
-    if any(one.unselected or one.drafts for one in found.left_out.values()):
-        text(f"{cases_in_words(found.cases, found.left_out)}.", "p")
+    if any(one.unselected or one.drafts for one in run_estimate.left_out.values()):
+        text(f"{cases_in_words(run_estimate.cases, run_estimate.left_out)}.", "p")
     facts(
         [
             ("Cases", f"{cases:,}"),
-            ("Scores", f"{found.scores:,}"),
-            ("Calls", f"{found.requests:,}" if found.requests else "none"),
-            ("Tokens sent", _between(*(f"{number:,}" for number in found.input_tokens)) if found.requests else ""),
-            ("Tokens received", _between(*(f"{number:,}" for number in found.output_tokens)) if found.requests else ""),
+            ("Scores", f"{run_estimate.scores:,}"),
+            ("Calls", f"{run_estimate.requests:,}" if run_estimate.requests else "none"),
+            (
+                "Tokens sent",
+                _between(*(f"{number:,}" for number in run_estimate.input_tokens)) if run_estimate.requests else "",
+            ),
+            (
+                "Tokens received",
+                _between(*(f"{number:,}" for number in run_estimate.output_tokens)) if run_estimate.requests else "",
+            ),
             ("Price", price),
             (f"Left of the project's budget for {left.month}", left_in_words(left)),
         ]
     )
-    for notice in found.notices:
+    for notice in run_estimate.notices:
         message(notice, tone="warn")
 
 

@@ -66,47 +66,47 @@ async def _account_page(workspace: Workspace) -> None:
 
 @guarded_page("/users", "own")
 async def _users_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(people.list_users, workspace)
+    accounts = await to_thread.run_sync(people.list_users, workspace)
     with frame("Users", place="Users", about=_ABOUT) as actions:
         with actions:
             button("Add somebody", _adding(workspace).open, kind="primary")
-        if found:
-            _table(found)
+        if accounts:
+            _table(accounts)
         else:
             empty("group", "Nobody yet", "Add the owner of the server first.")
 
 
 @guarded_page("/users/{user}", "own")
 async def _one_page(workspace: Workspace, user: str) -> None:
-    found = await to_thread.run_sync(people.get_user, workspace, user)
-    with frame(found.name, place="Users", about=found.full_name, trail=[("Users", "/users")]) as actions:
+    account = await to_thread.run_sync(people.get_user, workspace, user)
+    with frame(account.name, place="Users", about=account.full_name, trail=[("Users", "/users")]) as actions:
         with actions:
-            _actions(workspace, found)
+            _actions(workspace, account)
         with ui.element("div").classes("actions"):
-            _badges(found)
+            _badges(account)
         with section("Details"):
-            _UserForm(workspace, found)
+            _UserForm(workspace, account)
 
 
 class _PasskeyList:
     """The passkeys of the person, and a button to make one."""
 
-    def __init__(self, workspace: Workspace, found: Sequence[passkeys.Passkey]) -> None:
+    def __init__(self, workspace: Workspace, registered: Sequence[passkeys.Passkey]) -> None:
         self._workspace = workspace
         with section("Passkeys", "The devices by which you sign in."):
             self._rows = ui.element("div").props("aria-live=polite")
-            self._show(found)
+            self._show(registered)
             with ui.element("div").classes("actions"):
                 button("Add a passkey", self._add)
 
-    def _show(self, found: Sequence[passkeys.Passkey]) -> None:
+    def _show(self, registered: Sequence[passkeys.Passkey]) -> None:
         self._rows.clear()
         with self._rows:
-            if not found:
+            if not registered:
                 text("None yet.", "p", "muted")
                 return
             with table(("Made in", "Made", "Last used", ""), "table stacked"):
-                for passkey in found:
+                for passkey in registered:
                     with ui.element("tr"):
                         with ui.element("th").props("scope=row"):
                             text(passkey.name or "unknown", classes="small clamp")
@@ -125,15 +125,15 @@ class _PasskeyList:
 
 
 class _SessionList:
-    def __init__(self, workspace: Workspace, found: Sequence[sessions.Session]) -> None:
+    def __init__(self, workspace: Workspace, active: Sequence[sessions.Session]) -> None:
         self._workspace = workspace
         self._rows = ui.element("div").props("aria-live=polite")
-        self._show(found)
+        self._show(active)
 
-    def _show(self, found: Sequence[sessions.Session]) -> None:
+    def _show(self, active: Sequence[sessions.Session]) -> None:
         self._rows.clear()
         with self._rows, table(("Browser", "Address", "Last used", ""), "table stacked"):
-            for session in found:
+            for session in active:
                 with ui.element("tr"):
                     with ui.element("th").props("scope=row"):
                         text(session.agent or "unknown", classes="small clamp")

@@ -39,14 +39,14 @@ _DESCRIPTION = forms.About("Description", "One sentence on what the project is f
 
 @guarded_page("/projects", "account")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(projects.list_projects, workspace)
+    entries = await to_thread.run_sync(projects.list_projects, workspace)
     with frame("Projects", place="Projects", about=_ABOUT) as actions:
         if may("own"):
             with actions:
                 taken = await to_thread.run_sync(taken_names, workspace, projects.PROJECTS)
                 button("New project", _creating(workspace, taken).open, kind="primary")
-        if found:
-            _table(found)
+        if entries:
+            _table(entries)
         else:
             about = "You are signed in, but no member of any project. Ask an admin of yours to add you"
             empty("folder_off", "No projects yet", f"{about}: you are {name_here()}.")
@@ -54,24 +54,26 @@ async def _listed_page(workspace: Workspace) -> None:
 
 @guarded_page("/projects/{project}", "admin")
 async def _one_page(there: Workspace, project: str) -> None:
-    found = await to_thread.run_sync(projects.get_project, there, project)
+    details = await to_thread.run_sync(projects.get_project, there, project)
     members = await to_thread.run_sync(projects.list_members, there)
-    with frame(found.title, place="Projects", about=found.description, trail=[("Projects", "/projects")]) as actions:
+    with frame(
+        details.title, place="Projects", about=details.description, trail=[("Projects", "/projects")]
+    ) as actions:
         with actions:
-            _link(found, "Open the project").classes("button")
+            _link(details, "Open the project").classes("button")
             if may("own"):
                 about = "Only an empty project can be deleted. Its memberships and tokens end; "
                 about += "the audit keeps what was done in it."
                 delete = partial(projects.delete_project, there)
-                seen = edited(projects.get_project, there, _content, found)
-                delete_button(seen, found.title, about, delete, "/projects")
-        held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
-        text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
+                seen = edited(projects.get_project, there, _content, details)
+                delete_button(seen, details.title, about, delete, "/projects")
+        held = (counted(details.bots, "bot"), counted(details.datasets, "dataset"), counted(details.runs, "run"))
+        text(joined(*held, f"at /p/{details.name}/"), "p", "muted")
         _MemberList(there, members)
         await budget_section(there)
         if may("own"):
             with section("About"):
-                _AboutForm(there, found)
+                _AboutForm(there, details)
 
 
 def _link(project: projects.Project, label: str) -> ui.element:
@@ -80,9 +82,9 @@ def _link(project: projects.Project, label: str) -> ui.element:
     return anchor
 
 
-def _table(found: Sequence[projects.Project]) -> None:
+def _table(entries: Sequence[projects.Project]) -> None:
     with table(("Project", "You are", "Members", "Bots", "Datasets", "Runs", ""), "table stacked projects"):
-        for project in found:
+        for project in entries:
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
                     _link(project, project.title).classes("name")

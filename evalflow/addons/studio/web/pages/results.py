@@ -131,12 +131,12 @@ class ResultTable:
         is_latest = self._latest.begin()
         read = partial(find, self._workspace, self._run.run_id, self._query(), dict(self._thresholds()))
         try:
-            found = await (first or to_thread.run_sync(read))
+            listing = await (first or to_thread.run_sync(read))
         except EvalflowError as error:
             tell_fault(error)
             return
         if is_latest():
-            self._show(found)
+            self._show(listing)
 
     async def open_case(self) -> None:
         """Open the case named in the address."""
@@ -185,9 +185,9 @@ class ResultTable:
         if is_latest() and order is self._order:
             self._show(Found(order, page, rows, self._fault))
 
-    def _show(self, found: Found) -> None:
-        self._order, self._page, rows, self._fault = found.order, found.page, found.rows, found.fault
-        self._unread.set_text(f"{_UNREAD} {found.fault}" if found.fault else "")
+    def _show(self, listing: Found) -> None:
+        self._order, self._page, rows, self._fault = listing.order, listing.page, listing.rows, listing.fault
+        self._unread.set_text(f"{_UNREAD} {listing.fault}" if listing.fault else "")
         last = _last_page(self._order)
         of = f", page {self._page:,} of {last:,}" if last > 1 else ""
         hint = f" {_WORST}" if self.bar.query.order == "worst" and rows else ""
@@ -264,20 +264,20 @@ class ResultTable:
 
     def _offer(self) -> None:
         """Offer to run the ticked cases again, or else those that match the filter."""
-        ticked, found = len(self._ticked), len(self._order)
+        ticked, matching = len(self._ticked), len(self._order)
         is_filtered = self.bar.query.narrowed() != ResultQuery()
-        is_offered = self._can_run_again and bool(ticked or (is_filtered and found))
+        is_offered = self._can_run_again and bool(ticked or (is_filtered and matching))
         self._bulk.set_visibility(is_offered)
-        self._bulk_count.set_text(f"{ticked:,} ticked" if ticked else f"{counted(found, 'result')} found")
+        self._bulk_count.set_text(f"{ticked:,} ticked" if ticked else f"{counted(matching, 'result')} found")
         self._again.clear()
         if not is_offered:
             return
         with self._again:
             if ticked and not self._ticked.issuperset(self._order):
-                button(f"Tick all {found:,}", lambda: self._tick(self._order, is_on=True), kind="quiet")
+                button(f"Tick all {matching:,}", lambda: self._tick(self._order, is_on=True), kind="quiet")
             if ticked:
                 button("Untick", lambda: self._tick(list(self._ticked), is_on=False), kind="quiet")
-            button(f"Run these {ticked or found:,} again", lambda: self._run_again(self._ticked or self._order))
+            button(f"Run these {ticked or matching:,} again", lambda: self._run_again(self._ticked or self._order))
 
     def _run_again(self, positions: Collection[int]) -> None:
         answers = packed(positions)
@@ -361,8 +361,8 @@ def _question(row: ResultRow, path: str) -> Markup:
 
 
 def _answer(row: ResultRow) -> Markup:
-    said = row.answer if row.answer_error is None else f"No answer: {row.answer_error}"
-    shown = markup("span", said or "No answer", cls="clamp" if row.answer else "clamp muted", dir="auto")
+    content = row.answer if row.answer_error is None else f"No answer: {row.answer_error}"
+    shown = markup("span", content or "No answer", cls="clamp" if row.answer else "clamp muted", dir="auto")
     return markup("td", shown, cls="answer")
 
 

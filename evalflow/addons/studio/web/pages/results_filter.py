@@ -160,7 +160,7 @@ def _metric_options(metrics: Mapping[str, str]) -> dict[str, str]:
 
 
 def _orders(metrics: Mapping[str, str]) -> dict[str, str]:
-    found = {"": "Worst first", "input": "As in the data"}
+    options = {"": "Worst first", "input": "As in the data"}
     for name, title in metrics.items():
-        found |= {f"low:{name}": f"{title}, lowest first", f"high:{name}": f"{title}, highest first"}
-    return found
+        options |= {f"low:{name}": f"{title}, lowest first", f"high:{name}": f"{title}, highest first"}
+    return options

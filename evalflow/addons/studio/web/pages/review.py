@@ -81,28 +81,28 @@ _AGREES = (
 
 @guarded_page("/reviews/{review}", "edit")
 async def _one_page(workspace: Workspace, review: str) -> None:
-    found = await to_thread.run_sync(reviews.get_review, workspace, review)
+    details = await to_thread.run_sync(reviews.get_review, workspace, review)
     progress = await to_thread.run_sync(review_results.progress, workspace, review)
     may_label = await to_thread.run_sync(reviews.labellers, workspace)
-    about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
-    with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
+    about = joined(", ".join(one.title for one in details.metrics), details.run_title or details.run_id)
+    with frame(details.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
         with actions:
-            _actions(workspace, found, progress)
-        _progress(found, progress)
-        people_section(workspace, found, progress, may_label)
-        if found.against:
+            _actions(workspace, details, progress)
+        _progress(details, progress)
+        people_section(workspace, details, progress, may_label)
+        if details.against:
             read = lambda: pair_reviews.preference_in(workspace, review)  # noqa: E731
-            titles = await to_thread.run_sync(_titles_of, workspace, (found.against, found.run_id))
-            _later(read, partial(_show_preference, found, titles=titles), "Result")
+            titles = await to_thread.run_sync(_titles_of, workspace, (details.against, details.run_id))
+            _later(read, partial(_show_preference, details, titles=titles), "Result")
         else:
-            build = partial(show_result, workspace, found)
-            _later(partial(_read_result, workspace, found), build, "Result")
+            build = partial(show_result, workspace, details)
+            _later(partial(_read_result, workspace, details), build, "Result")
         about = "Choose the right grade and say why. It replaces the labels of the answer, not how far people agree."
-        differing = partial(_disagreements, workspace, found)
+        differing = partial(_disagreements, workspace, details)
         with ui.element("div") as place:
             place.props["id"] = _DISAGREEMENTS
             _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
-        guidelines_section(workspace, found, progress)
+        guidelines_section(workspace, details, progress)
 
 
 def _titles_of(workspace: Workspace, run_ids: Sequence[str]) -> Sequence[str]:
@@ -122,14 +122,14 @@ def _later(read: Callable[[], object], build: Callable[..., object], title: str,
         later(ui.element("div").classes("stack"), "Reading …", read, build, f"{title}: not there yet.")
 
 
-def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> None:
+def _actions(workspace: Workspace, review: Review, progress: ReviewProgress) -> None:
     me = visitor().actor
     if review.state == "open" and me is not None and me.name in review.people:
         link_button("Label", desk_address(review.name), primary=True)
 
     async def change() -> None:
-        if review.state == "open" and found.ties:
-            open_once(_deciding_first(workspace, review, found.ties))
+        if review.state == "open" and progress.ties:
+            open_once(_deciding_first(workspace, review, progress.ties))
             return
         work = review_results.close_review if review.state == "open" else reviews.reopen_review
         await carry_out(partial(work, workspace, review.name, review.version), _reload, by=changing)
@@ -162,16 +162,16 @@ def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialo
     return asked
 
 
-def _progress(review: Review, found: ReviewProgress) -> None:
+def _progress(review: Review, progress: ReviewProgress) -> None:
     with ui.element("section").classes("card headline").props('aria-label="Progress"'):
         with ui.element("h2"):
             text(f"{review.items_done:,} of {review.items:,} answers judged", "span")
-        text(joined(f"{found.labels:,} of {found.wanted:,} labels", _drawn(review)), "p", "muted")
+        text(joined(f"{progress.labels:,} of {progress.wanted:,} labels", _drawn(review)), "p", "muted")
         if review.state == "closed":
             badge("closed")
-        if found.ties:
-            ui.link(f"{counted(found.ties, 'tie')} between people to decide", f"#{_DISAGREEMENTS}").classes("small")
-        for one in found.agreement:
+        if progress.ties:
+            ui.link(f"{counted(progress.ties, 'tie')} between people to decide", f"#{_DISAGREEMENTS}").classes("small")
+        for one in progress.agreement:
             text(_agreement(review, one), "p", "text")
         labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
         with ui.element("div").classes("actions"):
@@ -185,34 +185,36 @@ def _drawn(review: Review) -> str:
     return f"{review.size:,} of {review.population:,} answers, drawn {how}; {review.doubled:,} for two people"
 
 
-def _agreement(review: Review, found: HumanAgreement) -> str:
-    alpha = found.alpha
-    name = next((metric.title for metric in review.metrics if metric.name == found.metric), found.metric)
+def _agreement(review: Review, agreement: HumanAgreement) -> str:
+    alpha = agreement.alpha
+    name = next((metric.title for metric in review.metrics if metric.name == agreement.metric), agreement.metric)
     if alpha.value is None:
-        why = "no answer has two labels yet" if not found.doubled else alpha.method.partition(": ")[2] or alpha.method
+        why = (
+            "no answer has two labels yet" if not agreement.doubled else alpha.method.partition(": ")[2] or alpha.method
+        )
         return f"{name}: how far people agree is not known: {why}."
     value = alpha.value
     word = next(word for least, word in _AGREES if value >= least)
     ends = "" if alpha.low is None else f" ({number(alpha.low, 2)} to {number(alpha.high, 2)})"
-    kappa = found.kappa.value if found.kappa else None
+    kappa = agreement.kappa.value if agreement.kappa else None
     also = "" if kappa is None else f", kappa {number(kappa, 2)}"
-    doubled = counted(found.doubled, "answer")
+    doubled = counted(agreement.doubled, "answer")
     return f"{name}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
 
 
-def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
-    if not found:
+def _disagreements(workspace: Workspace, review: Review, disagreements: Sequence[Disagreement]) -> None:
+    if not disagreements:
         empty("handshake", "No disagreement", "Nobody has judged an answer differently from somebody else.")
     metrics = {metric.name: metric for metric in review.metrics}
-    waiting = [one for one in found if not one.is_resolved]
-    if found:
+    waiting = [one for one in disagreements if not one.is_resolved]
+    if disagreements:
         ties = sum(one.is_tied for one in waiting)
         first = f", {ties:,} of them ties" if ties else ""
-        text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
+        text(f"{len(waiting):,} of {len(disagreements):,} are to be decided{first}.", "p", "muted")
     if not waiting and review.state == "open" and review.items_done == review.items:
         _come_next(_offer_closing(workspace, review))
     first = next(iter(waiting), None)
-    for one in found:
+    for one in disagreements:
         card = _disagreement(workspace, review, metrics[one.metric], one, has_keys=one is first)
         if one is first:
             _come_next(card)
@@ -249,10 +251,10 @@ def _disagreement(
         show_reading(Reading(turns=turns, answers=answers, without=""))
         with ui.element("ul"):
             for label in one.labels:
-                words = joined(
+                summary = joined(
                     _in_words(metric, one, label.value), label.comment, "flagged" if label.is_flagged else ""
                 )
-                text(words, "li")
+                text(summary, "li")
         if one.is_resolved:
             text(" ".join((f"Decided: {_in_words(metric, one, one.resolved)}.", one.reason)), "p", "text")
             with fold("Decide again"), ui.element("div").classes("form"):
@@ -315,62 +317,62 @@ _MOST = 20
 
 def _read_result(workspace: Workspace, review: Review) -> tuple[ReviewResult, dict[int, str]]:
     """The result, and the questions of its cases by their positions."""
-    found = review_calibration.review_result(workspace, review.name)
-    positions = [one.position for one in found.cases if one.agreed < 1 and one.position is not None]
-    return found, questions_at(workspace, review.run_id, list(dict.fromkeys(positions))[:500])
+    result = review_calibration.review_result(workspace, review.name)
+    positions = [one.position for one in result.cases if one.agreed < 1 and one.position is not None]
+    return result, questions_at(workspace, review.run_id, list(dict.fromkeys(positions))[:500])
 
 
 def show_result(workspace: Workspace, review: Review, read: tuple[ReviewResult, Mapping[int, str]]) -> None:
     """The content of the section."""
-    found, questions = read
+    result, questions = read
     titles = {metric.name: metric.title for metric in review.metrics}
-    rows = _corrected(found.calibration, titles) if found.calibration else ()
+    rows = _corrected(result.calibration, titles) if result.calibration else ()
     if not rows:
         message("There are too few labels to say anything about the judge.", "Go on labelling.", "")
-    elif found.is_provisional:
+    elif result.is_provisional:
         message("Provisional: people are still labelling.", _CLOSING, "")
     for row in rows:
         with ui.element("article").classes("card stack"):
             text(row.sentence, "p", "text")
             for warning in row.warnings:
                 text(warning, "p", "small muted text")
-    for note in found.calibration.notes if found.calibration else ():
+    for note in result.calibration.notes if result.calibration else ():
         text(f"{capitalised(note)}.", "p", "small muted text")
     if rows:
-        _saving(workspace, review, found, titles)
+        _saving(workspace, review, result, titles)
         with ui.element("div").classes("actions"):
             link_button("Teach the judge", teaching_address(review.name))
     for metric in review.metrics:
-        _against(review, metric, [one for one in found.cases if one.metric == metric.name], questions)
+        _against(review, metric, [one for one in result.cases if one.metric == metric.name], questions)
 
 
-def _show_preference(review: Review, found: PeoplePreference, titles: Sequence[str]) -> None:
+def _show_preference(review: Review, preference: PeoplePreference, titles: Sequence[str]) -> None:
     with ui.element("article").classes("card stack"):
-        a, b = (title or run for run, title in zip(found.pair, titles, strict=True))
-        text(preference_in_words(found, (a, b) if a != b else SIDES), "p", "text")
-        if found.n and found.is_provisional:
+        a, b = (title or run for run, title in zip(preference.pair, titles, strict=True))
+        text(preference_in_words(preference, (a, b) if a != b else SIDES), "p", "text")
+        if preference.n and preference.is_provisional:
             text(_CLOSING, "p", "small muted")
         if a == b:
-            text(f"A is {found.pair[0]}, B is {found.pair[1]}.", "p", "small muted")
+            text(f"A is {preference.pair[0]}, B is {preference.pair[1]}.", "p", "small muted")
         with ui.element("div").classes("actions"):
             link_button("To the comparison", address("/compare", {"a": review.against, "b": review.run_id}))
 
 
-def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
+def _corrected(calibration: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
     """Each mean corrected by people's labels, in words, with the titles of the metrics."""
     return replace(
-        found, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in found.rows]
+        calibration, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in calibration.rows]
     ).corrected_means
 
 
-def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: Mapping[str, str]) -> None:
+def _saving(workspace: Workspace, review: Review, result: ReviewResult, titles: Mapping[str, str]) -> None:
     with ui.element("section").classes("card stack").props('aria-label="Calibration of the run"'):
         with ui.element("div").classes("actions"):
             text("Calibration of the run", "h3")
-            badge("saved", "pass") if found.is_saved else badge("not saved")
-        for one in found.certificates:
+            badge("saved", "pass") if result.is_saved else badge("not saved")
+        for one in result.certificates:
             _certificate(one, titles)
-        if found.is_saved:
+        if result.is_saved:
             run = f"/runs/{quote(review.run_id, safe='')}"
             text("The run's gates and reports count these labels.", "p", "small muted")
             ui.link("To the run", run).classes("small")
@@ -402,13 +404,13 @@ def _tell_saved(saved: SavedCalibration) -> None:
     ui.navigate.reload()
 
 
-def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase], questions: Mapping[int, str]) -> None:
+def _against(review: Review, metric: ReviewMetric, cases: Sequence[JudgedCase], questions: Mapping[int, str]) -> None:
     text(f"{metric.title}: judge against people", "h3", "against")
-    if not found:
+    if not cases:
         text("No answer has both a score and a label yet.", "p", "muted")
         return
-    apart = [one for one in found if one.agreed < 1]
-    same = f"{sum(one.agreed for one in found):,.10g} of {counted(len(found), 'answer')}"
+    apart = [one for one in cases if one.agreed < 1]
+    same = f"{sum(one.agreed for one in cases):,.10g} of {counted(len(cases), 'answer')}"
     half = "; where people are tied, an answer counts half" if any(0 < one.agreed < 1 for one in apart) else ""
     text(f"Judge and people say the same of {same}{half}.", "p", "muted")
     if not apart:

@@ -52,16 +52,16 @@ _OF_TWO = "People see two answers in random order and say which is better"
 
 @guarded_page("/reviews", "label")
 async def _overview_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(_listed, workspace)
+    entries = await to_thread.run_sync(_listed, workspace)
     with frame("Reviews", place="Reviews", about=_ABOUT if may("edit") else "Answers for you to judge.") as actions:
         if may("edit"):
             with actions:
                 link_button("New review", "/reviews/new", primary=True)
-        if not found:
+        if not entries:
             _none()
-        first = next((entry for entry, own in found if own is not None and own.left), None)
+        first = next((entry for entry, own in entries if own is not None and own.left), None)
         with ui.element("div").classes("cards"):
-            for entry, own in found:
+            for entry, own in entries:
                 _card(entry, own, has_key=entry is first)
 
 
@@ -85,14 +85,14 @@ async def _new_page(workspace: Workspace, run: str = "", against: str = "") -> N
         names = {one.run_id: run_option(one, samples) for one in own_first(runs, samples)}
         chosen = run or next(iter(names))
         names.setdefault(chosen, chosen)
-        found = await to_thread.run_sync(reviews.candidates, workspace, chosen)
-        _ReviewForm(workspace, chosen, names, found)
+        candidates = await to_thread.run_sync(reviews.candidates, workspace, chosen)
+        _ReviewForm(workspace, chosen, names, candidates)
 
 
 def _listed(space: Workspace) -> list[tuple[ReviewEntry, OwnProgress | None]]:
     """The reviews, each with the visitor's progress if they take part."""
-    found = reviews.list_reviews(space)
-    return [(one, review_desk.own_progress(space, one.name) if one.is_mine else None) for one in found]
+    entries = reviews.list_reviews(space)
+    return [(one, review_desk.own_progress(space, one.name) if one.is_mine else None) for one in entries]
 
 
 def _none() -> None:
@@ -142,11 +142,11 @@ def _about_review(review: Review) -> None:
     text(counted(len(review.people), "person").replace("persons", "people"), "span", "small muted")
 
 
-def _bar(done: int, whole: int, words: str) -> None:
+def _bar(done: int, whole: int, caption: str) -> None:
     with ui.element("div"):
         bar = ui.element("progress").classes("wide").props(f'value={done} max={max(whole, 1)} aria-label="Progress"')
-        bar.props["aria-valuetext"] = words
-        text(words, classes="small")
+        bar.props["aria-valuetext"] = caption
+        text(caption, classes="small")
 
 
 def desk_address(review: str) -> str:
@@ -185,30 +185,30 @@ class _NewReview:
 class _ReviewForm(_NewReview):
     """The form of a new review; the expected interval is updated during typing."""
 
-    def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], found: Candidates) -> None:
-        self._workspace, self._run, self._found, self._latest = workspace, run, found, Latest()
+    def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], candidates: Candidates) -> None:
+        self._workspace, self._run, self._found, self._latest = workspace, run, candidates, Latest()
         self._method = "random"
         with forms.form(kept=True):
             with forms.fieldset("What is judged"):
                 picked = forms.pick(_RUN, runs, run)
                 picked.on_value_change(lambda: ui.navigate.to(address("/reviews/new", {"run": picked.value})))
-                known = {metric.name: metric.title for metric in found.metrics}
-                chosen = [name for name in found.judged or known if name not in found.compared]
-                chosen = chosen or list(found.compared[:1])
+                known = {metric.name: metric.title for metric in candidates.metrics}
+                chosen = [name for name in candidates.judged or known if name not in candidates.compared]
+                chosen = chosen or list(candidates.compared[:1])
                 self._metrics = forms.several(_METRICS, known, chosen)
-                if found.compared:
-                    titles = ", ".join(known[name] for name in found.compared)
+                if candidates.compared:
+                    titles = ", ".join(known[name] for name in candidates.compared)
                     text(f"{_OF_TWO}: {titles}. Choose it alone.", "p", "aside")
                 self._name = forms.line(_NAME)
             with forms.fieldset("How many"):
                 with forms.pair():
-                    self._size = forms.number_field(_SIZE, min(_SIZE_AT_FIRST, found.answers))
+                    self._size = forms.number_field(_SIZE, min(_SIZE_AT_FIRST, candidates.answers))
                     self._overlap = forms.number_field(_OVERLAP, round(100 * reviews.DEFAULT_OVERLAP))
                 self._expected = text("", "p", "expected").props("aria-live=polite")
-                options = [one for one in _METHODS if _is_possible(one.value, found)]
+                options = [one for one in _METHODS if _is_possible(one.value, candidates)]
                 forms.choices("How they are drawn", options, "random", self._choose)
             with forms.fieldset("Who"):
-                self._pick_people(found.people)
+                self._pick_people(candidates.people)
             with forms.fieldset("What people read"):
                 self._contexts = forms.tick(forms.About("Show the passages that the bot was given"), True)
                 self._reference = forms.tick(forms.About("Show the expected answer"), True)
@@ -245,13 +245,14 @@ class _ReviewForm(_NewReview):
             self._expected.set_text("")
             return
         given = (self._workspace, self._run, metrics[0], size, (self._overlap.value or 0) / 100)
-        found = await to_thread.run_sync(reviews.expected_interval, *given)
+        estimate = await to_thread.run_sync(reviews.expected_interval, *given)
         if is_latest():
-            drawn = counted(min(size, self._found.answers), "answer")
-            width = f"about ± {100 * found.half_width:.0f} points" if found.half_width < 1 else "too few to tell"
+            answers = counted(min(size, self._found.answers), "answer")
+            width = f"about ± {100 * estimate.half_width:.0f} points" if estimate.half_width < 1 else "too few to tell"
             titles = {metric.name: metric.title for metric in self._found.metrics}
             self._expected.set_text(
-                f"{drawn}: {width} for {titles[metrics[0]]}, from {counted(found.labels, 'label')}; {found.basis}."
+                f"{answers}: {width} for {titles[metrics[0]]}, from {counted(estimate.labels, 'label')}; "
+                f"{estimate.basis}."
             )
 
     async def _save(self) -> None:
@@ -267,10 +268,10 @@ class _ReviewForm(_NewReview):
         )
 
 
-def _is_possible(method: str, found: Candidates) -> bool:
+def _is_possible(method: str, candidates: Candidates) -> bool:
     if method == "tag":
-        return bool(found.tags)
-    return method != "groups" or found.groups < found.answers
+        return bool(candidates.tags)
+    return method != "groups" or candidates.groups < candidates.answers
 
 
 _PAIR_ABOUT = "People see two answers to the same question, without knowing whose they are, and say which is better."

@@ -352,13 +352,13 @@ def yaml_map(field: forms.Field, key: str) -> dict[str, Any]:
     """Parse a field's YAML map. Anything else becomes the value of `key`, which the check then refuses."""
     written = forms.written(field) or ""
     try:
-        found = safe_yaml(written)
-        json.dumps(found, allow_nan=False)
+        content = safe_yaml(written)
+        json.dumps(content, allow_nan=False)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         return {key: written}
-    if not is_mapping(found):
-        return {} if found is None else {key: found}
-    return {str(name): value for name, value in found.items()}
+    if not is_mapping(content):
+        return {} if content is None else {key: content}
+    return {str(name): value for name, value in content.items()}
 
 
 def rule_in_words(params: Mapping[str, Any]) -> str:
@@ -374,8 +374,8 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
         case "not" | "any" | "all":
             given: Any = [params.get("rule")] if op == "not" else params.get("rules")
             inner = [_clause(rule) for rule in (given if is_list(given) else [None])]
-            said = (" and " if op == "all" else " or ").join(inner)
-            return capitalised(f"{'not: ' if op == 'not' else ''}{said}.") if all(inner) else ""
+            condition = (" and " if op == "all" else " or ").join(inner)
+            return capitalised(f"{'not: ' if op == 'not' else ''}{condition}.") if all(inner) else ""
         case "jsonpath":
             return _path_in_words(subject, params)
         case "length" | "count":

@@ -70,17 +70,17 @@ _REPORT = "report.html"
 @guarded_page("/runs/{run}")
 async def _one_page(workspace: Workspace, run: str) -> None:
     query = ResultQuery.of_address()
-    found = await to_thread.run_sync(runs.get_run, workspace, run)
+    shown_run = await to_thread.run_sync(runs.get_run, workspace, run)
     first = asyncio.create_task(to_thread.run_sync(find, workspace, run, query))
     await to_thread.run_sync(note_view, workspace, run)
-    tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
+    tags, files = await to_thread.run_sync(_tags_and_files, workspace, shown_run)
     left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
     notices = await to_thread.run_sync(runs.notices_of, workspace, run)
     await asyncio.wait([first], timeout=FIRST_S)
-    with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
+    with frame(name_of(shown_run), place="Runs", trail=[("Runs", "/runs")]) as actions:
         for notice in notices:
             message(capitalised(notice), tone="warn")
-        RunView(workspace, found, tags, files, query, actions, left_out, first)
+        RunView(workspace, shown_run, tags, files, query, actions, left_out, first)
 
 
 def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[TagCounts, Sequence[RunFile]]:
@@ -146,17 +146,17 @@ class RunView:
                 facts([("Run", run.run_id), ("Folder", str(run.folder))])
 
     async def _poll(self) -> None:
-        before, found = self._run, await to_thread.run_sync(runs.get_run, self._workspace, self._run.run_id)
-        if found.state not in ACTIVE:
-            tags, files = await to_thread.run_sync(_tags_and_files, self._workspace, found)
+        before, latest = self._run, await to_thread.run_sync(runs.get_run, self._workspace, self._run.run_id)
+        if latest.state not in ACTIVE:
+            tags, files = await to_thread.run_sync(_tags_and_files, self._workspace, latest)
             self._timer.deactivate()
-            self._run = found
+            self._run = latest
             self._build(files)
-            self._results.show(found, tags)
+            self._results.show(latest, tags)
             await self._results.fill(self._results.table.load())
             return
-        self._run = found
-        if found != before and self._progress is not None:
+        self._run = latest
+        if latest != before and self._progress is not None:
             self._progress.show(self._run)
             if self._run.progress.done != before.progress.done:
                 await self._results.table.load()
@@ -235,18 +235,18 @@ def _onward(workspace: Workspace, run: runs.Run) -> None:
             _link("description", "Report", _file_path(run.run_id, _REPORT), new_tab=True)
 
     async def fill() -> None:
-        found = await to_thread.run_sync(related, workspace, run.run_id)
+        relations = await to_thread.run_sync(related, workspace, run.run_id)
         with place:
-            if found.before is not None:
-                before = found.before.run
-                unlike = ", not comparable as it is" if found.before.obstacles else ""
+            if relations.before is not None:
+                before = relations.before.run
+                unlike = ", not comparable as it is" if relations.before.obstacles else ""
                 path = address("/compare", {"a": before.run_id, "b": run.run_id})
                 about = f"{name_of(before)}, {when(before.created_at)}{unlike}"
                 _link("compare_arrows", "Compare with the run before", path, about)
             _link("compare_arrows", "Compare with another run", address("/compare", {"b": run.run_id}))
-            if found.bot:
-                _link("smart_toy", title_of("bot", found.bot), f"/bots/{quote(found.bot, safe='')}", "The bot")
-            for dataset in found.datasets:
+            if relations.bot:
+                _link("smart_toy", title_of("bot", relations.bot), f"/bots/{quote(relations.bot, safe='')}", "The bot")
+            for dataset in relations.datasets:
                 _link(
                     "checklist", title_of("dataset", dataset), f"/datasets/{quote(dataset, safe='')}", "Its test cases"
                 )

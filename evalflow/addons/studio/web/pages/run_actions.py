@@ -20,9 +20,9 @@ from evalflow.addons.studio.work.space import Workspace
 def run_actions(workspace: Workspace, run: runs.Run) -> None:
     """The buttons of a run, for editors."""
 
-    def act(label: str, work: Callable[[Workspace, str], runs.Run], told: str, kind: Kind = "") -> None:
+    def act(label: str, work: Callable[[Workspace, str], runs.Run], message: str, kind: Kind = "") -> None:
         def done(_: runs.Run) -> None:
-            tell(told)
+            tell(message)
             ui.navigate.reload()
 
         work_button(label, partial(work, workspace, run.run_id), done, kind=kind)

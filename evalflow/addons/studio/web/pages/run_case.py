@@ -37,13 +37,13 @@ async def _one_page(workspace: Workspace, run: str, position: str) -> None:
     query = ResultQuery.of_address()
     if not position.isdecimal() or len(position) > 9:
         raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
-    found = await to_thread.run_sync(get_run, workspace, run)
+    shown_run = await to_thread.run_sync(get_run, workspace, run)
     case = await to_thread.run_sync(get_run_case, workspace, run, int(position))
     await to_thread.run_sync(note_view, workspace, run)
     before, after = await to_thread.run_sync(_neighbours, workspace, run, int(position), query)
-    back = f"/runs/{found.run_id}"
-    know_titles(found)
-    trail = [(name_of(found), f"{back}{query}")]
+    back = f"/runs/{shown_run.run_id}"
+    know_titles(shown_run)
+    trail = [(name_of(shown_run), f"{back}{query}")]
     with frame(case_title(case.question, case.case_id), place="Runs", trail=trail) as actions:
         with actions:
             for label, key, neighbour in (("Previous case", "k", before), ("Next case", "j", after)):
@@ -51,7 +51,7 @@ async def _one_page(workspace: Workspace, run: str, position: str) -> None:
                     link = link_button(label, f"{back}/cases/{neighbour}{query}")
                     link.props["data-key"] = key
         text("Case", "h2", "unseen")
-        case_content(workspace, found.run_id, case)
+        case_content(workspace, shown_run.run_id, case)
 
 
 def _neighbours(workspace: Workspace, run: str, position: int, query: ResultQuery) -> tuple[int | None, int | None]:
@@ -93,7 +93,9 @@ def contexts_of(case: RunCase) -> ContextsShown | None:
     if contexts is None:
         return None
     quotes = {
-        title_of("metric", score.metric, score.target): found for score in case.scores if (found := quotes_of(score))
+        title_of("metric", score.metric, score.target): excerpts
+        for score in case.scores
+        if (excerpts := quotes_of(score))
     }
     return ContextsShown([(one.title or "", one.text) for one in contexts], quotes)
 

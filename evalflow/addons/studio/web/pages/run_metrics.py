@@ -80,8 +80,8 @@ def _overview_row(
     notes: list[Markup] = []
     if row.pass_rate is not None and row.statistic == "mean":
         notes.append(markup("span", f"{percent(row.pass_rate)} pass"))
-    if said := of_labels(row):
-        notes.append(markup("span", said))
+    if label_note := of_labels(row):
+        notes.append(markup("span", label_note))
     unscored = row.n - row.n_scored
     if unscored:
         notes.append(markup("span", f"{unscored:,} unscored", cls="unscored"))
@@ -97,14 +97,14 @@ def _overview_row(
 
 def _line(row: SummaryRow, value: float) -> Markup:
     bottom = f"{2 * _MIDDLE}"
-    drawn = [markup("line", cls="grid", x1=across(at), x2=across(at), y2=bottom) for at in (0.0, 0.5, 1.0)]
+    shapes = [markup("line", cls="grid", x1=across(at), x2=across(at), y2=bottom) for at in (0.0, 0.5, 1.0)]
     middle = f"{_MIDDLE}"
     if row.ci_low is not None and row.ci_high is not None:
         ends = {"x1": across(_within(row.ci_low)), "x2": across(_within(row.ci_high))}
-        drawn.append(markup("line", cls="interval", y1=middle, y2=middle, **ends))
-    drawn.append(markup("circle", cls="dot", cx=across(_within(value)), cy=middle, r="4.5"))
+        shapes.append(markup("line", cls="interval", y1=middle, y2=middle, **ends))
+    shapes.append(markup("circle", cls="dot", cx=across(_within(value)), cy=middle, r="4.5"))
     about = f"{number(value, 2)}, {_interval(row)}"
-    return markup("svg", *drawn, cls="plotted", role="img", **{"aria-label": about})
+    return markup("svg", *shapes, cls="plotted", role="img", **{"aria-label": about})
 
 
 def _interval(row: SummaryRow) -> str:
@@ -156,8 +156,8 @@ class MetricCard:
         rows = [row for row in without_means_of_figures(run.summary) if row.metric == self.name]
         with ui.element("div").classes("card metric") as card:
             card.props["id"] = anchor(self.name)
-            told = filled("div", *self._about(rows), self._counts(rows), classes="told")
-            told.on("click", lambda event: self._on_pick(metric=self.name, status=event.args), js_handler=_PICKS)
+            details = filled("div", *self._about(rows), self._counts(rows), classes="told")
+            details.on("click", lambda event: self._on_pick(metric=self.name, status=event.args), js_handler=_PICKS)
             self._bars = ui.element("div").classes("spread")
             self._edges = ui.element("div").classes("edges muted small")
             self._threshold = ui.element("div").classes("threshold")
@@ -186,8 +186,8 @@ class MetricCard:
         if row.value is not None and (why := caveat(row.ci_method)):
             reading.append(markup("span", why, cls="small muted"))
         shown.append(markup("div", *reading, cls="actions"))
-        if said := of_labels(row):
-            shown.append(markup("div", said, cls="small muted"))
+        if label_note := of_labels(row):
+            shown.append(markup("div", label_note, cls="small muted"))
         if where := labelled_in(self._run.facts.get("followed", ()), row.dataset, self.name):
             shown.append(markup("div", f"Labelled {where}.", cls="small muted"))
         if self._metric.bounded and row.value is not None:
@@ -210,11 +210,11 @@ class MetricCard:
 
     def offer_change(self, changeable: Mapping[str, ChangeableMetric]) -> None:
         """Offer to change the metric, if it can be; `changeable`: those of the run that can, by name."""
-        found = changeable.get(self.name)
-        if found is not None:
-            metrics, query = f"/bots/{quote(found.bot, safe='')}/metrics", {"run": self._run.run_id}
-            own = address(f"{metrics}/{found.name}", query)
-            path = own if found.is_own else address(f"{metrics}/new", {"source": found.name, **query})
+        editable = changeable.get(self.name)
+        if editable is not None:
+            metrics, query = f"/bots/{quote(editable.bot, safe='')}/metrics", {"run": self._run.run_id}
+            own = address(f"{metrics}/{editable.name}", query)
+            path = own if editable.is_own else address(f"{metrics}/new", {"source": editable.name, **query})
             with self._changing:
                 ui.link("Change it and grade again", path).classes("small")
 
@@ -256,12 +256,14 @@ async def load_cards(workspace: Workspace, run: Run, cards: Sequence[MetricCard]
 
 
 def _mark(row: SummaryRow, value: float) -> Markup:
-    drawn = [markup("rect", cls="axis", y="6", width="100%", height="2", rx="1")]
+    shapes = [markup("rect", cls="axis", y="6", width="100%", height="2", rx="1")]
     if row.ci_low is not None and row.ci_high is not None:
         low, high = _within(row.ci_low), _within(row.ci_high)
-        drawn.append(markup("rect", cls="interval", x=across(low), width=across(high - low), y="4", height="6", rx="3"))
-    drawn.append(markup("rect", cls="mean-at", x=across(_within(value)), y="1", width="3", height="12", rx="2"))
-    return markup("svg", *drawn, cls="scale", **{"aria-hidden": "true"})
+        shapes.append(
+            markup("rect", cls="interval", x=across(low), width=across(high - low), y="4", height="6", rx="3")
+        )
+    shapes.append(markup("rect", cls="mean-at", x=across(_within(value)), y="1", width="3", height="12", rx="2"))
+    return markup("svg", *shapes, cls="scale", **{"aria-hidden": "true"})
 
 
 SHOWN_TAGS = 200

@@ -37,7 +37,7 @@ _WIDE, _HIGH = 1000.0, 100.0
 def bars(scores: Distribution) -> Markup:
     """A histogram, coloured by pass and fail; a threshold may split a bar."""
     highest, width = max(scores.counts) or 1, 1 / len(scores.counts)
-    drawn: list[Markup] = []
+    bins: list[Markup] = []
     for place, count in enumerate(scores.counts):
         parts = {"": count}
         if scores.passed is not None:
@@ -51,8 +51,8 @@ def bars(scores: Distribution) -> Markup:
                 height = max(n / highest, 0.02)
                 top -= height
                 rects.append(markup("rect", cls=side, y=across(top), height=across(height), **across_bar))
-        drawn.append(markup("g", *rects, cls="bin"))
-    return markup("svg", *drawn, role="img", **{"aria-label": in_words(scores)})
+        bins.append(markup("g", *rects, cls="bin"))
+    return markup("svg", *bins, role="img", **{"aria-label": in_words(scores)})
 
 
 def in_words(scores: Distribution) -> str:
@@ -70,8 +70,8 @@ class RateCurve:
 
     def __init__(self, rates: Sequence[Passing], low: float, high: float) -> None:
         self._low, self._high = low, high
-        few = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
-        about = f"Share that passes by threshold, with its 95 % interval: {'; '.join(few)}"
+        points = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
+        about = f"Share that passes by threshold, with its 95 % interval: {'; '.join(points)}"
         with ui.element("div").classes("passing"):
             series = (list(own) for _, own in groupby(rates, lambda one: (one.dataset, one.target)))
             box = {"viewBox": f"0 0 {_WIDE:g} {_HIGH:g}", "preserveAspectRatio": "none"}
@@ -189,16 +189,16 @@ class ThresholdBar:
         if not is_latest() or not rates:
             return
         self._show(threshold, rates[0])
-        found = await to_thread.run_sync(passing, space, run, name, [threshold])
+        estimates = await to_thread.run_sync(passing, space, run, name, [threshold])
         if is_latest():
-            self._show(threshold, rates[0], found)
+            self._show(threshold, rates[0], estimates)
 
-    def _show(self, threshold: float | None, rate: PassRate | None, found: Sequence[Passing] = ()) -> None:
+    def _show(self, threshold: float | None, rate: PassRate | None, estimates: Sequence[Passing] = ()) -> None:
         if threshold is None:
             self._rate.set_text("No threshold is set. Move the slider to see what share would pass.")
         elif rate is not None:
             count = f"{percent(rate.rate)} pass ({rate.passed:,} of {rate.n:,})"
-            intervals = f"; {_intervals(found)}" if found else ""
+            intervals = f"; {_intervals(estimates)}" if estimates else ""
             self._rate.set_text(f"{count}{intervals}{self._preview_note(threshold)}")
 
     def _preview_note(self, threshold: float) -> str:
@@ -233,13 +233,13 @@ def _show_again(_: Run) -> None:
     ui.navigate.reload()  # figures and gates change, too
 
 
-def _intervals(found: Sequence[Passing]) -> str:
+def _intervals(estimates: Sequence[Passing]) -> str:
     """The interval of each dataset and target, which are separate samples."""
-    if len(found) == 1:
-        return _rate_interval(found[0])
-    varying = [part for part in ("dataset", "target") if len({getattr(one, part) for one in found}) > 1]
+    if len(estimates) == 1:
+        return _rate_interval(estimates[0])
+    varying = [part for part in ("dataset", "target") if len({getattr(one, part) for one in estimates}) > 1]
     parts: list[str] = []
-    for one in found:
+    for one in estimates:
         name = ", ".join(getattr(one, part) for part in varying)
         parts.append(f"{name}: {percent(one.rate)}, {_rate_interval(one)}")
     return "; ".join(parts)

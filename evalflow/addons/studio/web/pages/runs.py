@@ -80,8 +80,8 @@ def metric_titles(run: Run) -> dict[str, str]:
 
 def history_path(run: Run, metric: str) -> str:
     """The URL of a metric's history, on the first of the run's datasets."""
-    words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
-    return address("/history", words)
+    query = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
+    return address("/history", query)
 
 
 def state_of(run: Run) -> tuple[str, Tone]:
@@ -125,17 +125,17 @@ _PAUSE_MS = 250
 @guarded_page("/runs")
 async def _runs_page(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
     query = _RunQuery(search, bot, cursor)
-    found = await to_thread.run_sync(query.read, workspace)
+    page = await to_thread.run_sync(query.read, workspace)
     samples = await to_thread.run_sync(sample_datasets, workspace)
     about = f"Runs of {title_of('bot', bot)}." if bot else "Each run evaluates a bot on test cases with metrics."
     with frame("Runs", place="Runs", about=about) as actions:
         with actions:
             if may("own"):
                 button("Open a folder", _open_dialog(workspace).open)
-            if (found.items or search) and may("edit"):
+            if (page.items or search) and may("edit"):
                 link_button("New run", "/runs/new", primary=True)
-        if found.items or search:
-            _RunList(workspace, query, found, samples)
+        if page.items or search:
+            _RunList(workspace, query, page, samples)
         else:
             _none_yet(is_first=not cursor)
 
@@ -158,8 +158,8 @@ class _RunQuery:
 class _RunList:
     """A page of runs, which can be searched and ticked, and is refreshed while one of them is in progress."""
 
-    def __init__(self, workspace: Workspace, query: _RunQuery, found: Page[Run], samples: Collection[str]) -> None:
-        self._workspace, self._query, self._found, self._samples = workspace, query, found, samples
+    def __init__(self, workspace: Workspace, query: _RunQuery, page: Page[Run], samples: Collection[str]) -> None:
+        self._workspace, self._query, self._found, self._samples = workspace, query, page, samples
         self._ticked: set[str] = set()
         self._latest = Latest()
         with ui.element("div").classes("above-runs"):
@@ -217,20 +217,20 @@ class _RunList:
     async def _search(self, search: str) -> None:
         is_latest = self._latest.begin()
         query = replace(self._query, search=search, cursor="")
-        found = await to_thread.run_sync(query.read, self._workspace)
+        page = await to_thread.run_sync(query.read, self._workspace)
         if is_latest():
-            self._query, self._found = query, found
+            self._query, self._found = query, page
             ui.navigate.history.replace(query.path())
             self._show()
             self._timer.active = self._has_active()
 
     async def _poll(self) -> None:
         query = self._query
-        found = await to_thread.run_sync(query.read, self._workspace)
+        page = await to_thread.run_sync(query.read, self._workspace)
         if query != self._query:  # another search meanwhile
             return
-        if found.items != self._found.items:
-            self._found = found
+        if page.items != self._found.items:
+            self._found = page
             self._show()
         if not self._has_active():
             self._timer.deactivate()

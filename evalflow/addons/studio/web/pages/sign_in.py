@@ -166,10 +166,10 @@ async def _sent(request: Request) -> Mapping[str, Any]:
             raise ValueError("too large")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ValueError("not JSON")
-    found = parsed(body)
-    if not isinstance(found, dict):
+    content = parsed(body)
+    if not isinstance(content, dict):
         raise ValueError("not an object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)
 
 
 def _refusal(error: UserError | KeyError | ValueError) -> Response:

@@ -39,20 +39,20 @@ _SHOWN = 200
 
 @guarded_page("/tags")
 async def _listed_page(workspace: Workspace) -> None:
-    found = await to_thread.run_sync(list_tags, workspace)
+    tags = await to_thread.run_sync(list_tags, workspace)
     with frame("Tags", place="Tags", about=_ABOUT):
-        _TagList(workspace, found)
+        _TagList(workspace, tags)
 
 
 class _TagList:
     """The tags as a table. `found` are those of the project."""
 
-    def __init__(self, workspace: Workspace, found: Sequence[ProjectTag]) -> None:
-        self._workspace, self._found = workspace, found
+    def __init__(self, workspace: Workspace, tags: Sequence[ProjectTag]) -> None:
+        self._workspace, self._found = workspace, tags
         self._search: ui.input | None = None
         self._place = ui.element("div")
         self._alike = ui.element("div").classes("alike")
-        if len(found) >= _SEARCHED:
+        if len(tags) >= _SEARCHED:
             with ui.element("div").classes("filters"):
                 self._search = forms.line(_SEARCH)
             self._search.props("debounce=300 clearable type=search").on_value_change(lambda _: self._show())
@@ -70,20 +70,20 @@ class _TagList:
         with self._alike:
             self._show_alike()
         wanted = str(self._search.value or "").strip().casefold() if self._search else ""
-        found = [one for one in self._found if wanted in one.tag.casefold()]
+        matches = [one for one in self._found if wanted in one.tag.casefold()]
         with self._rows:
             if not self._found:
                 with empty("sell", "No tags yet", "Tag test cases on their pages, many at once on a dataset's page."):
                     link_button("To the test cases", "/datasets")
                 return
-            if not found:
+            if not matches:
                 text("No matching tags.", "p", "muted").props("role=status")
                 return
             with table(("Tag", "Cases", "Datasets", ""), "table stacked tag-list"):
-                for one in found[:_SHOWN]:
+                for one in matches[:_SHOWN]:
                     self._row(one)
-            if len(found) > _SHOWN:
-                text(f"The first {_SHOWN} of {len(found):,} tags. Search for the others.", "p", "muted small")
+            if len(matches) > _SHOWN:
+                text(f"The first {_SHOWN} of {len(matches):,} tags. Search for the others.", "p", "muted small")
 
     def _show_alike(self) -> None:
         alike = spellings(self._found) if may("edit") else []
@@ -124,10 +124,10 @@ class _TagList:
         what = f"{done.old} is now {done.new}: {counted(done.cases)} changed."
 
         async def undo(by: ui.button) -> bool:
-            found = await forms.attempt(lambda: rename_tag(self._workspace, done.new, done.old), by=by)
-            if found is not None:
+            reverted = await forms.attempt(lambda: rename_tag(self._workspace, done.new, done.old), by=by)
+            if reverted is not None:
                 await self.refresh()
-            return found is not None
+            return reverted is not None
 
         with self._place:  # the dialog with the button is gone
             if done.merged:

@@ -45,10 +45,12 @@ async def _board_page(
     )
     board = await to_thread.run_sync(lambda: tasks.task_board(workspace, replace(query, status=None)))
     columns: Sequence[tasks.Status] = [query.status] if query.status else get_args(tasks.Status)
-    found: dict[tasks.Status, Page[tasks.Task]] = {}
+    by_status: dict[tasks.Status, Page[tasks.Task]] = {}
     for one in columns:
         wanted = replace(query, status=one)
-        found[one] = await to_thread.run_sync(partial(tasks.list_tasks, workspace, wanted, cursor or None, PAGE_SIZE))
+        by_status[one] = await to_thread.run_sync(
+            partial(tasks.list_tasks, workspace, wanted, cursor or None, PAGE_SIZE)
+        )
     with frame("Tasks", place="Tasks", about=_ABOUT) as actions:
         has_some = bool(board.counts) or any(given.values())
         if may("edit") and has_some:
@@ -59,7 +61,7 @@ async def _board_page(
             return
         _filter(given, board)
         with ui.element("div").classes("board single" if query.status else "board"):
-            for one, page in found.items():
+            for one, page in by_status.items():
                 _column(one, page, board.counts.get(one, 0), given)
 
 
@@ -70,8 +72,8 @@ async def _new_page(workspace: Workspace, cause: str = "", run: str = "", positi
         "", cause=_known(cause, tasks.Cause) or "unknown", run=run or None, position=place, metric=metric or None
     )
     if draft.run is not None and place is not None and draft.metric is not None:
-        said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
-        draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
+        judgements = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
+        draft = replace(draft, value=next((one.value for one in judgements.verdicts if one.is_mine), None))
     people = await to_thread.run_sync(tasks.people_of, workspace)
     about = ""
     if run and place is not None and metric:
@@ -85,10 +87,10 @@ async def _new_page(workspace: Workspace, cause: str = "", run: str = "", positi
 async def _one_page(workspace: Workspace, task: str) -> None:
     if not (task.isascii() and task.isdecimal() and len(task) < 10):
         raise NotFoundError(Problem(f"there is no task {task!r}", "task"))
-    found = await to_thread.run_sync(tasks.get_task, workspace, int(task))
+    shown_task = await to_thread.run_sync(tasks.get_task, workspace, int(task))
     people = await to_thread.run_sync(tasks.people_of, workspace)
-    with frame(found.title, place="Tasks", trail=[("Tasks", "/tasks")]) as actions:
-        comments = _TaskPage(workspace, found, people, actions).comments
+    with frame(shown_task.title, place="Tasks", trail=[("Tasks", "/tasks")]) as actions:
+        comments = _TaskPage(workspace, shown_task, people, actions).comments
         await comments.load()
 
 
@@ -113,8 +115,8 @@ def _filter(given: Mapping[str, str], board: tasks.TaskBoard) -> None:
 
     with ui.element("div").classes("filtered").props('role=search aria-label="Which tasks"'):
         with ui.element("div").classes("switch"):
-            for words, mine in (("All", ""), ("Mine", "1")):
-                ui.link(words, go(mine=mine)).props('aria-current="true"' if given["mine"] == mine else "")
+            for caption, mine in (("All", ""), ("Mine", "1")):
+                ui.link(caption, go(mine=mine)).props('aria-current="true"' if given["mine"] == mine else "")
         for label, name, options in (
             ("Status", "status", {"": "Every status", **STATUSES}),
             ("Cause", "cause", {"": "Every cause", **CAUSES}),
@@ -253,9 +255,9 @@ class _TaskPage:
 
     def _editing(self) -> ui.dialog:
         async def save(saving: ui.button) -> None:
-            if (said := forms.required(title)) is None:
+            if (new_title := forms.required(title)) is None:
                 return
-            values = {"title": said, "description": forms.written(description) or ""}
+            values = {"title": new_title, "description": forms.written(description) or ""}
             work = partial(tasks.update_task, self._workspace, self._task.id, self._task.version, values)
             fields = {"task.title": title, "task.description": description}
             await carry_out(work, lambda changed: forms.leave(f"/tasks/{changed.id}", edited), fields, saving)
@@ -302,10 +304,10 @@ def _place(task: tasks.Task) -> tuple[str | None, str | None]:
 
 def _example(example: tasks.JudgeExample, bot: str) -> None:
     with ui.element("div").classes("card stack"):
-        for name, said in (("Question", example.question), ("Answer", example.answer or "No answer")):
+        for name, content in (("Question", example.question), ("Answer", example.answer or "No answer")):
             with ui.element("div"):
                 text(name, classes="small muted")
-                text(said, classes="text")
+                text(content, classes="text")
         judge = title_of("judge", example.judge) if example.judge else ""
         facts(
             [

@@ -50,13 +50,13 @@ def teaching_address(review: str) -> str:
 
 @guarded_page("/reviews/{review}/teach", "edit")
 async def _teach_page(workspace: Workspace, review: str) -> None:
-    found = await to_thread.run_sync(reviews.get_review, workspace, review)
+    shown_review = await to_thread.run_sync(reviews.get_review, workspace, review)
     trail = [("Reviews", "/reviews"), (review, f"/reviews/{quote(review, safe='')}")]
     with frame("Teach the judge", place="Reviews", about=_ABOUT, trail=trail):
-        build = partial(_cards, workspace, found)
+        build = partial(_cards, workspace, shown_review)
 
         def read() -> tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]:
-            return teaching.teachings(workspace, review), changeable_metrics(workspace, found.run_id)
+            return teaching.teachings(workspace, review), changeable_metrics(workspace, shown_review.run_id)
 
         later(ui.element("div").classes("stack"), "Reading the labels …", read, build, "The labels: not there yet.")
 
@@ -64,14 +64,14 @@ async def _teach_page(workspace: Workspace, review: str) -> None:
 def _cards(
     workspace: Workspace, review: Review, read: tuple[Sequence[JudgeTeaching], Mapping[str, ChangeableMetric]]
 ) -> None:
-    found, changeable = read
+    teachings, changeable = read
     titles = {metric.name: metric.title or metric.name for metric in review.metrics}
-    for one in found:
+    for one in teachings:
         with ui.element("section").classes("card stack").props(f'aria-label="{titles[one.metric]}"'):
             text(titles[one.metric], "h2")
             if one.why_not:
-                said = " ".join(sentence_of(part) for part in (one.why_not, one.next_step) if part)
-                message("This judge cannot be taught yet.", said)
+                explanation = " ".join(sentence_of(part) for part in (one.why_not, one.next_step) if part)
+                message("This judge cannot be taught yet.", explanation)
                 continue
             _plan(one)
             if one.found is not None:
@@ -130,15 +130,15 @@ def _measuring(workspace: Workspace, one: JudgeTeaching) -> None:
 
 
 def _result(workspace: Workspace, review: Review, one: JudgeTeaching, changeable: ChangeableMetric | None) -> None:
-    found, run = one.found, one.run
-    assert found is not None
+    alignment, run = one.found, one.run
+    assert alignment is not None
     assert run is not None
-    text(sentence(found), "p", "text strong")
-    for line in details(found):
+    text(sentence(alignment), "p", "text strong")
+    for line in details(alignment):
         text(line, "p", "text small muted")
     ui.link("To the run that measured it", f"/runs/{quote(run.run_id, safe='')}").classes("small")
-    if not found.helps:
-        text(f"Nothing is saved: the metric stays as it is.{to_decide(found)}", "p", "text")
+    if not alignment.helps:
+        text(f"Nothing is saved: the metric stays as it is.{to_decide(alignment)}", "p", "text")
     elif one.is_saved:
         badge(f"version {one.version} is saved", "pass")
         if changeable is not None:

@@ -76,8 +76,8 @@ class KnownHosts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
-            found = [value.lower() for name, value in scope["headers"] if name == b"host"]
-            if len(found) != 1 or found[0] not in self._hosts:
+            host_headers = [value.lower() for name, value in scope["headers"] if name == b"host"]
+            if len(host_headers) != 1 or host_headers[0] not in self._hosts:
                 names = ", ".join(sorted(host.decode() for host in self._hosts))
                 await refuse(scope, receive, send, 421, f"this server answers to {names} only")
                 return

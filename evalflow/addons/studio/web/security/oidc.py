@@ -218,20 +218,20 @@ def discover(settings: OidcSettings, public_url: str) -> OidcProvider:
         raise _wrong(f"{settings.issuer!r} is not reached by https", "such as https://login.example.org")
     for pause in (*_PAUSES_S, None):
         try:
-            found = httpx2.get(url, timeout=TIMEOUT_S).raise_for_status().json()
+            document = httpx2.get(url, timeout=TIMEOUT_S).raise_for_status().json()
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             if pause is None:
                 raise _wrong(f"{url} cannot be read: {error}", "start again once the provider answers") from None
             time.sleep(pause)
         else:
-            return OidcProvider(settings, _checked(found, settings.issuer), public_url)
+            return OidcProvider(settings, _checked(document, settings.issuer), public_url)
     raise AssertionError("unreachable")
 
 
-def _checked(found: Any, issuer: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _checked(document: Any, issuer: str) -> Mapping[str, Any]:
+    if not isinstance(document, dict):
         raise _wrong("the provider describes itself in another form", "name the address of an OpenID Connect provider")
-    metadata = cast("dict[str, Any]", found)
+    metadata = cast("dict[str, Any]", document)
     if metadata.get("issuer") != issuer:
         raise _wrong(f"the provider calls itself {metadata.get('issuer')!r}, not {issuer!r}", "write it so")
     missing = [name for name in _ENDPOINTS if not _is_private(str(metadata.get(name, "")))]

@@ -96,9 +96,9 @@ def load_token(root: Path) -> str:
         private_folder(path.parent)
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
-            found = file.read().strip()
-        if (os.name == "nt" or not mode & 0o077) and len(found) >= SHORTEST and found.isascii():
-            return found
+            saved_token = file.read().strip()
+        if (os.name == "nt" or not mode & 0o077) and len(saved_token) >= SHORTEST and saved_token.isascii():
+            return saved_token
         path.unlink()
     except FileNotFoundError:
         pass

@@ -38,9 +38,9 @@ def run_budget(workspace: Workspace, run: str) -> None:
     line = text("", "p", "muted small num")
 
     async def show() -> None:
-        found = await to_thread.run_sync(run_spending, workspace, run)
-        used = _used_in_words(found)
-        line.set_text(found.waits or (used and f"Of the project's budget: {used}"))
+        spending = await to_thread.run_sync(run_spending, workspace, run)
+        used = _used_in_words(spending)
+        line.set_text(spending.waits or (used and f"Of the project's budget: {used}"))
 
     polled(1.0, show)
 
@@ -78,5 +78,5 @@ def _budget_form(workspace: Workspace, budget: ProjectBudget) -> None:
         }
         with ui.element("div").classes("actions"):
             pressed = button("Save the budget", save, kind="primary")
-    edited = Edited(partial(budget_left, workspace), lambda found: found.limits.model_dump(), budget)
+    edited = Edited(partial(budget_left, workspace), lambda project_budget: project_budget.limits.model_dump(), budget)
     saving = Saving(edited, f"/projects/{workspace.project}")

@@ -122,9 +122,9 @@ CALLED = ("base_url", "api_key_env")
 """The keys that a connection replaces."""
 
 
-def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
+def judge_labels(judges: Sequence[StoredJudge]) -> dict[str, str]:
     """The judges by name, as options of a field."""
-    return {one.name: f"{one.title} (key missing)" if one.missing_key else one.title for one in found}
+    return {one.name: f"{one.title} (key missing)" if one.missing_key else one.title for one in judges}
 
 
 def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> None:

@@ -275,11 +275,11 @@ def all_required(fields: Mapping[str, Field]) -> dict[str, str]:
 
 def empty(fields: Mapping[str, Field]) -> list[str]:
     """The keys of the required fields without a value, each field once."""
-    found: dict[Field, str] = {}
+    missing: dict[Field, str] = {}
     for key, field in fields.items():
         if _IS_REQUIRED in field.props and (written(field) is None or field.value == []):
-            found.setdefault(field, key)
-    return list(found.values())
+            missing.setdefault(field, key)
+    return list(missing.values())
 
 
 @contextmanager
@@ -397,10 +397,10 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 
 def at_field(problem: Problem) -> str:
     """The text of a problem with its hint, to show below a field."""
-    said, hint = _of_a_form(problem)
+    message, hint = _of_a_form(problem)
     if line := _LINE.search(problem.where):
-        said = f"Line {line[1]}: {said[0].lower()}{said[1:]}"
-    return f"{said} ({hint})" if hint else said
+        message = f"Line {line[1]}: {message[0].lower()}{message[1:]}"
+    return f"{message} ({hint})" if hint else message
 
 
 def _of_a_form(problem: Problem) -> tuple[str, str]:
@@ -418,8 +418,8 @@ def _of_a_form(problem: Problem) -> tuple[str, str]:
 def in_words(problem: Problem) -> Problem:
     """A problem without a field, worded for a form; its place is kept only if it is a file or a row."""
     is_place = problem.where not in ("configuration", "command line") and not _KEY_PATH.match(problem.where)
-    said, hint = _of_a_form(problem)
-    return replace(problem, what=said, hint=hint, where=problem.where if is_place else "")
+    message, hint = _of_a_form(problem)
+    return replace(problem, what=message, hint=hint, where=problem.where if is_place else "")
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:

@@ -132,9 +132,9 @@ _ERRORS: Mapping[int, str] = {401: "Signed out", 403: "Not allowed", 404: "Not f
 
 def instead(title: str, about: str) -> None:
     """Build an error page with a link to continue."""
-    words = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
+    labels = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
     with frame(title, place=""):
-        empty("explore_off", title, about, (words[first_page()], first_page()))
+        empty("explore_off", title, about, (labels[first_page()], first_page()))
 
 
 def add() -> None:

@@ -77,8 +77,8 @@ class Grading:
         scale = self._metric.scale
         grades = grades_of(scale)
         if grades:
-            words = [len(name) for _, name in grades if len(name) > 3]
-            is_tall = bool(scale.anchors) or max(words, default=0) > 12 or sum(words) > _MOST_BESIDE
+            lengths = [len(name) for _, name in grades if len(name) > 3]
+            is_tall = bool(scale.anchors) or max(lengths, default=0) > 12 or sum(lengths) > _MOST_BESIDE
             with ui.element("div").classes("grades tall" if is_tall else "grades"):
                 for number, (value, name) in enumerate(grades, 1):
                     self._grade(value, name, number, anchor_of(scale, value))

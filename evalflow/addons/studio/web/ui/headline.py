@@ -44,10 +44,10 @@ def about_what(headline: Headline) -> tuple[str, str]:
 
 def heading(headline: Headline, tag: str = "h2") -> None:
     """The sentence as an element; its interval and source are less prominent."""
-    said = said_of(headline)
+    run_sentence = said_of(headline)
     with ui.element(tag):
-        rest = said.first.removeprefix(said.found)
-        text(f"{said.found} " if rest.startswith(" ") else said.found, "span")  # a line may end there
+        rest = run_sentence.first.removeprefix(run_sentence.found)
+        text(f"{run_sentence.found} " if rest.startswith(" ") else run_sentence.found, "span")  # a line may end there
         if rest:
             text(rest.lstrip(), "span", "ends-of")
 
@@ -93,8 +93,8 @@ def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
 
 def gate_badge(passed: bool | None) -> tuple[str, Tone]:
     """The outcome of a run's gates, naming them, such as "gate undecided"."""
-    said, tone = outcome_badge(passed)
-    return f"gate {said}", tone
+    outcome, tone = outcome_badge(passed)
+    return f"gate {outcome}", tone
 
 
 def gates_in_words(gates: Sequence[GateOutcome], run: Run) -> str:

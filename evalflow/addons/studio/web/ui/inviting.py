@@ -51,21 +51,21 @@ class InviteForm:
         person, role = str(self._person.value or ""), self._role.value
         fields = {"person": self._person, "name": self._person, "user": self._person}
         work = lambda: invite(self._workspace, person, role, self._review)  # noqa: E731
-        found = await forms.attempt(work, fields, self._inviting)
-        if found is not None:
+        invitation = await forms.attempt(work, fields, self._inviting)
+        if invitation is not None:
             self._person.value = ""
             with self._done:
-                _show(found)
+                _show(invitation)
             await self._invited()
 
 
-def _show(found: Invited) -> None:
-    if found.code is None:
-        message(f"{found.user} is now {found.role}.", "They sign in as before." if may("own") else "", "")
+def _show(invitation: Invited) -> None:
+    if invitation.code is None:
+        message(f"{invitation.user} is now {invitation.role}.", "They sign in as before." if may("own") else "", "")
         return
     about = "Send this link to them: it works once, within a day, and is not shown again."
-    message(f"{found.user} is now {found.role}.", about, "")
-    copyable(f"{server_url()}/link?code={found.code}")
+    message(f"{invitation.user} is now {invitation.role}.", about, "")
+    copyable(f"{server_url()}/link?code={invitation.code}")
 
 
 def server_url() -> str:

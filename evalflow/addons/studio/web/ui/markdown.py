@@ -58,12 +58,12 @@ class Prose:
 
     def quoted(self, quotes: Sequence[str]) -> list[Mark]:
         """Marks on the passages that others quote, ignoring spaces."""
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for quote in dict.fromkeys(" ".join(quote.split()) for quote in quotes):
             if _SHORTEST_QUOTE <= len(quote) < _MOST_QUOTED * len(self.plain):
                 pattern = r"\s+".join(map(re.escape, quote.split()))
-                found += [match.span() for match in re.finditer(pattern, self.plain, re.IGNORECASE)]
-        return [Mark(start, end, "mark") for start, end in _apart(sorted(found))]
+                spans += [match.span() for match in re.finditer(pattern, self.plain, re.IGNORECASE)]
+        return [Mark(start, end, "mark") for start, end in _apart(sorted(spans))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ def compared(before: Prose, after: Prose) -> Compared:
     marks: list[list[Mark]] = []
     tags: tuple[MarkTag, MarkTag] = ("del", "ins")
     for tag, stretches in zip(tags, word_changes(before.plain, after.plain), strict=True):
-        at, found = 0, list[Mark]()
+        at, side_marks = 0, list[Mark]()
         for stretch in stretches:
             end = at + len(stretch.content)
             if stretch.is_changed:
-                found.append(Mark(at, end, tag))
+                side_marks.append(Mark(at, end, tag))
             at = end
-        marks.append(found)
+        marks.append(side_marks)
     whole = len(before.plain) + len(after.plain)
     changed = sum(one.end - one.start for side in marks for one in side)
     return Compared(marks[0], marks[1], changed / whole if whole else 0.0)
@@ -157,9 +157,9 @@ class _Renderer(RendererHTML):
     """Markdown-it's renderer with texts drawn by `_Ink`: no headings of the page, no styles, no pictures."""
 
     def renderInline(self, tokens: Sequence[Token], options: OptionsDict, env: MutableMapping[str, Any]) -> str:
-        drawn = super().renderInline(tokens, options, env)
+        rendered = super().renderInline(tokens, options, env)
         env[_INK].at += 1
-        return drawn
+        return rendered
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: MutableMapping[str, Any]) -> str:
         return env[_INK].draw(tokens[idx].content)

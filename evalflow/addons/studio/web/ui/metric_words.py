@@ -78,12 +78,12 @@ def kind_in_words(kind: str) -> str:
 
 def needs_in_words(needs: Iterable[str]) -> str:
     """What a metric needs of a case, such as `answer, expected answer`; columns of the data are counted as one."""
-    words: list[str] = []
+    names: list[str] = []
     for need in needs:
         root = need.partition(".")[0]
         known = CASE_FIELDS.get(root) or _OTHER_FIELDS.get(root)
-        words.append(known.lower() if known else "a column of its own" if root == "vars" else root.replace("_", " "))
-    return ", ".join(dict.fromkeys(words))
+        names.append(known.lower() if known else "a column of its own" if root == "vars" else root.replace("_", " "))
+    return ", ".join(dict.fromkeys(names))
 
 
 _LACKS = re.compile(r"(?<=\Athe case has no )\S+(?: and no \S+)*\Z")
@@ -95,7 +95,7 @@ def lacking_in_words(reason: str) -> str:
     >>> lacking_in_words("the case has no reference and no vars.Topic")
     'the case has no expected answer and no column Topic'
     """
-    return _LACKS.sub(lambda found: " and no ".join(map(_field_in_words, found[0].split(" and no "))), reason)
+    return _LACKS.sub(lambda match: " and no ".join(map(_field_in_words, match[0].split(" and no "))), reason)
 
 
 def _field_in_words(field: str) -> str:

@@ -260,13 +260,13 @@ async def fill(
     with place:
         text(waiting, "p", "muted waiting")
         try:
-            found = await read()
+            content = await read()
         except EvalflowError as error:
             place.clear()
             message(fault, in_sentences(error), "" if isinstance(error, UserError) else "fail")
         else:
             place.clear()
-            build(found)
+            build(content)
     place.props(remove="aria-busy")
 
 

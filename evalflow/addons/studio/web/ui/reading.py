@@ -93,14 +93,14 @@ def show_reading(shown: Reading) -> None:
     """
     place = ui.element("div").classes("case-reading")
 
-    def fill(drawn: _Drawn) -> None:
-        place.classes(drawn.classes)
-        place.props["innerHTML"] = str(drawn.html)
+    def fill(rendered: _Drawn) -> None:
+        place.classes(rendered.classes)
+        place.props["innerHTML"] = str(rendered.html)
 
     async def fill_later() -> None:
-        drawn = await to_thread.run_sync(_draw, shown)
+        rendered = await to_thread.run_sync(_draw, shown)
         if not place.is_deleted:
-            fill(drawn)
+            fill(rendered)
 
     texts = [
         *(one.text for one in shown.answers),
@@ -171,18 +171,18 @@ def _tools(differ: Compared | None, *, is_on: bool) -> Sequence[Markup]:
 
 
 def _answer(shown: Reading, number: int, prose: Prose, marks: Sequence[Mark], tools: Sequence[Markup] = ()) -> Markup:
-    said = shown.answers[number]
-    flaws = (markup("span", flaw, cls="badge warn") for flaw in said.flaws)
-    head = markup("div", markup("h3", said.title), *flaws, markup("span", *tools, cls="tools"), cls="pane-head")
-    if said.error:
-        why = markup("p", "The bot gave no answer."), markup("p", said.error, cls="hint", dir="auto")
+    answer = shown.answers[number]
+    flaws = (markup("span", flaw, cls="badge warn") for flaw in answer.flaws)
+    head = markup("div", markup("h3", answer.title), *flaws, markup("span", *tools, cls="tools"), cls="pane-head")
+    if answer.error:
+        why = markup("p", "The bot gave no answer."), markup("p", answer.error, cls="hint", dir="auto")
         content = markup("div", *why, cls="message fail")
-    elif said.text is None:
+    elif answer.text is None:
         content = markup("p", NO_ANSWER, cls="muted")
     else:
         content = _prose(prose, marks)
-    asides = (_folded(title, text) for title, text in said.asides)
-    body = markup("div", content, *asides, cls="pane-body", tabindex="0", role="group", **_label(said.title))
+    asides = (_folded(title, text) for title, text in answer.asides)
+    body = markup("div", content, *asides, cls="pane-body", tabindex="0", role="group", **_label(answer.title))
     return markup("div", head, body, cls="pane answered")
 
 
@@ -228,14 +228,14 @@ def _contexts(shown: ContextsShown) -> Markup:
     if not contexts:
         return markup("p", "The bot was given no passages.", cls="muted")
     everything = [quote for of_metric in quotes.values() for quote in of_metric]
-    found: list[Markup] = []
+    elements: list[Markup] = []
     is_marked = False
     for place, (title, content) in enumerate(contexts, 1):
         prose = Prose(content)
         marks = prose.quoted(everything)
         is_marked = is_marked or bool(marks)
-        found.append(markup("h4", title or f"Context {place}", dir="auto"))
-        found.append(_prose(prose, marks))
+        elements.append(markup("h4", title or f"Context {place}", dir="auto"))
+        elements.append(_prose(prose, marks))
     if is_marked:
-        found.insert(0, markup("p", f"Marked: what is quoted by {', '.join(quotes)}.", cls="small muted"))
-    return markup("div", *found, cls="passages")
+        elements.insert(0, markup("p", f"Marked: what is quoted by {', '.join(quotes)}.", cls="small muted"))
+    return markup("div", *elements, cls="passages")

@@ -64,10 +64,10 @@ def show_both(a: Sequence[Score], b: Sequence[Score]) -> None:
 
 
 def _by_metric(scores: Sequence[Score]) -> dict[str, list[Score]]:
-    found: dict[str, list[Score]] = {}
+    groups: dict[str, list[Score]] = {}
     for score in scores:
-        found.setdefault(score.metric, []).append(score)
-    return found
+        groups.setdefault(score.metric, []).append(score)
+    return groups
 
 
 def _urgency(score: Score) -> int:

@@ -70,7 +70,7 @@ def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score
 
     They are built when a line is first scrolled into view, since a case may have a hundred metrics.
     """
-    said = AnswerSaid(workspace, run_id, position)
+    feedback = AnswerSaid(workspace, run_id, position)
 
     def add(score: Score, line: ScoreLine) -> None:
         bar: _VerdictBar | None = None
@@ -78,7 +78,7 @@ def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score
         async def seen() -> None:
             nonlocal bar
             if bar is None:
-                bar = _VerdictBar(workspace, run_id, score, said, line)
+                bar = _VerdictBar(workspace, run_id, score, feedback, line)
             await bar.load()
 
         with line.tools:
@@ -88,8 +88,8 @@ def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score
 
 
 class _VerdictBar:
-    def __init__(self, workspace: Workspace, run_id: str, score: Score, said: AnswerSaid, line: ScoreLine) -> None:
-        self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, said
+    def __init__(self, workspace: Workspace, run_id: str, score: Score, feedback: AnswerSaid, line: ScoreLine) -> None:
+        self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, feedback
         self._place = (run_id, score.position, score.metric)
         on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
         title = title_of("metric", score.metric, score.target)
@@ -103,37 +103,37 @@ class _VerdictBar:
 
     async def load(self, *, is_changed: bool = False) -> None:
         """Read and show the judgements."""
-        said = await self._all_said.read(is_changed=is_changed)
+        feedback = await self._all_said.read(is_changed=is_changed)
         if self._all.is_deleted:  # another case is already shown
             return
         metric = self._score.metric
         with self._all:  # the pressed button may be deleted
-            self._show(said.verdicts[metric], [one for one in said.tasks if one.metric == metric])
-            self._comments.show([one for one in said.comments if one.metric == metric])
+            self._show(feedback.verdicts[metric], [one for one in feedback.tasks if one.metric == metric])
+            self._comments.show([one for one in feedback.comments if one.metric == metric])
 
-    def _show(self, found: ScoreVerdicts, tasks: Sequence[Task]) -> None:
-        mine = next((one for one in found.verdicts if one.is_mine), None)
+    def _show(self, judgements: ScoreVerdicts, tasks: Sequence[Task]) -> None:
+        mine = next((one for one in judgements.verdicts if one.is_mine), None)
         for place in (self._buttons, self._choice, self._said):
             place.clear()
         if may("edit"):
             with self._buttons:
-                self._show_buttons(found, mine)
+                self._show_buttons(judgements, mine)
         with self._said:
-            self._show_said(found, mine)
+            self._show_said(judgements, mine)
             for task in tasks:
                 with ui.element("div"):
                     text("Task: ", "span", "muted")
                     ui.link(task.title, f"/tasks/{task.id}")
                     text(f" ({STATUSES[task.status].lower()})", "span", "muted")
 
-    def _show_buttons(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
-        if found.scale is not None:
+    def _show_buttons(self, judgements: ScoreVerdicts, mine: Verdict | None) -> None:
+        if judgements.scale is not None:
             self._thumb("Agree", "thumb_up", "a", self._agree, is_on=mine is not None and mine.agrees)
-            disagree = partial(self._disagree, found.scale, mine)
+            disagree = partial(self._disagree, judgements.scale, mine)
             self._thumb("Disagree", "thumb_down", "d", disagree, is_on=mine is not None and not mine.agrees)
         with icon_button("more_horiz", "More", lambda: None).classes("slim"), ui.menu().props("auto-close"):
             ui.menu_item("Comment (c)", self._comments.open).props("role=menuitem")
-            if found.exclusion is None:
+            if judgements.exclusion is None:
                 ui.menu_item("Exclude", self._ask_reason).props("role=menuitem")
             ui.menu_item("Open a task", self._ask_cause).props("role=menuitem")
         comment = plain_button("Comment", self._comments.open, "unseen")
@@ -144,21 +144,21 @@ class _VerdictBar:
         pressed = "true" if is_on else "false"
         made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})" aria-pressed={pressed}')
 
-    def _show_said(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
-        if found.exclusion is not None:
-            self._excluded(found.exclusion)
-        if found.scale is None and may("edit"):
-            text(f"This score cannot be judged: {found.fault}.", "p", "muted")
+    def _show_said(self, judgements: ScoreVerdicts, mine: Verdict | None) -> None:
+        if judgements.exclusion is not None:
+            self._excluded(judgements.exclusion)
+        if judgements.scale is None and may("edit"):
+            text(f"This score cannot be judged: {judgements.fault}.", "p", "muted")
             return
         if mine is not None and may("edit"):
             with ui.element("div").classes("actions"):
-                own = "You agree." if mine.agrees else f"You say {_shown(mine.value, found.scale)}."
+                own = "You agree." if mine.agrees else f"You say {_shown(mine.value, judgements.scale)}."
                 text(own, "span")
                 button("Withdraw", partial(self._do, verdicts.withdraw), kind="quiet").classes("slim")
         if mine is not None and not mine.agrees and may("edit"):
             self._why(mine)
-        for words, those in _others(found):
-            text(f"{words}: {', '.join(those)}", "p")
+        for summary, those in _others(judgements):
+            text(f"{summary}: {', '.join(those)}", "p")
 
     def _why(self, mine: Verdict) -> None:
         """A field for the reason, saved on blur. The layout must not move then, or a click elsewhere would miss."""
@@ -166,10 +166,10 @@ class _VerdictBar:
 
         async def save() -> None:
             nonlocal known
-            said = forms.written(field) or ""
-            if said != known:
-                known = said
-                work = partial(verdicts.disagree, self._workspace, *self._place, mine.value, said)
+            comment = forms.written(field) or ""
+            if comment != known:
+                known = comment
+                work = partial(verdicts.disagree, self._workspace, *self._place, mine.value, comment)
                 await forms.attempt(work, {"verdict.comment": field})
 
         field = forms.line(_WHY, known)
@@ -186,7 +186,7 @@ class _VerdictBar:
 
     async def _disagree(self, scale: VerdictScale, mine: Verdict | None) -> None:
         """With two values, choose the other one at once; else offer the others."""
-        others = [(value, words) for value, words in scale.choices if value != scale.judged]
+        others = [(value, label) for value, label in scale.choices if value != scale.judged]
         if len(others) == 1:
             await self._do(verdicts.disagree, others[0][0], (mine.comment or "") if mine else "")
             return
@@ -195,8 +195,8 @@ class _VerdictBar:
             if others:
                 text("What should it be?", "p", "small")
                 with ui.element("div").classes("actions"):
-                    for value, words in others:
-                        button(words, partial(self._do, verdicts.disagree, value)).classes("slim")
+                    for value, label in others:
+                        button(label, partial(self._do, verdicts.disagree, value)).classes("slim")
             else:
                 self._number(scale)
 
@@ -230,8 +230,8 @@ class _VerdictBar:
         with self._choice:
             text("What is wrong?", "p", "small")
             with ui.element("div").classes("actions"):
-                for cause, words in CAUSES.items():
-                    ui.link(words, address("/tasks/new", {"cause": cause, **about})).classes("button slim")
+                for cause, label in CAUSES.items():
+                    ui.link(label, address("/tasks/new", {"cause": cause, **about})).classes("button slim")
 
     async def _do(self, work: Callable[..., None], *values: Any, fields: dict[str, forms.Field] | None = None) -> None:
         """Make a change and show the result; an error is shown at its field."""
@@ -239,18 +239,18 @@ class _VerdictBar:
             await self.load(is_changed=True)
 
 
-def _others(found: ScoreVerdicts) -> list[tuple[str, list[str]]]:
+def _others(judgements: ScoreVerdicts) -> list[tuple[str, list[str]]]:
     """Other people's judgements, such as `2 people agree: ann, ben`; those who disagree with values and reasons."""
-    others = [one for one in found.verdicts if not one.is_mine or not may("edit")]
+    others = [one for one in judgements.verdicts if not one.is_mine or not may("edit")]
     agreeing = [one.by for one in others if one.agrees]
     differing = [
-        f"{one.by} says {_shown(one.value, found.scale)}" + (f" (“{one.comment}”)" if one.comment else "")
+        f"{one.by} says {_shown(one.value, judgements.scale)}" + (f" (“{one.comment}”)" if one.comment else "")
         for one in others
         if not one.agrees
     ]
     shown = [(f"{_people(agreeing)} agree{'s' if len(agreeing) == 1 else ''}", agreeing)]
     shown += [(f"{_people(differing)} disagree{'s' if len(differing) == 1 else ''}", differing)]
-    return [(words, those) for words, those in shown if those]
+    return [(summary, those) for summary, those in shown if those]
 
 
 def _people(those: Sequence[str]) -> str:
@@ -258,8 +258,8 @@ def _people(those: Sequence[str]) -> str:
 
 
 def _shown(value: Any, scale: VerdictScale | None) -> str:
-    words = next((words for one, words in (scale.choices if scale else ()) if one == value), None)
-    return words or (number(value) if isinstance(value, float) else str(value))
+    label = next((label for one, label in (scale.choices if scale else ()) if one == value), None)
+    return label or (number(value) if isinstance(value, float) else str(value))
 
 
 MOST_SHOWN = 500
@@ -298,15 +298,15 @@ class CommentList:
 
     async def load(self) -> None:
         """Read the comments and show them."""
-        found = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
+        page = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
         if not self._list.is_deleted:
-            self.show(found.items)
+            self.show(page.items)
 
-    def show(self, found: Sequence[Comment]) -> None:
+    def show(self, comments: Sequence[Comment]) -> None:
         """Show comments that were already read."""
         self._list.clear()
         with self._list:
-            for one in found:
+            for one in comments:
                 with ui.element("li"):
                     with ui.element("div").classes("actions small"):
                         text(one.by, "strong")
@@ -316,11 +316,11 @@ class CommentList:
                     text(one.text, classes="text")
 
     async def _add(self) -> None:
-        said = forms.required(self._field)
-        if said is None:
+        comment = forms.required(self._field)
+        if comment is None:
             return
         fields = {"comment.text": self._field}
-        if await forms.attempt(lambda: add_comment(self._workspace, self._on, said), fields, by=self._adding):
+        if await forms.attempt(lambda: add_comment(self._workspace, self._on, comment), fields, by=self._adding):
             self._field.value = ""
             forms.saved(self._form)
             self._form.set_visibility(self._is_open)

@@ -83,9 +83,9 @@ def title_of(kind: str, name: str, bot: str = "") -> str:
     return visitor().titles.of(kind, name, bot)
 
 
-def with_titles(said: str, *bots: str) -> str:
+def with_titles(sentence: str, *bots: str) -> str:
     """A sentence with titles instead of names; see `Titles.in_text`."""
-    return visitor().titles.in_text(said, *bots)
+    return visitor().titles.in_text(sentence, *bots)
 
 
 def know_titles(run: Run) -> None:
@@ -126,8 +126,8 @@ def local_time(moment: str, seconds: str = "") -> str:
 
     `seconds` is appended to the format, such as `:%S`.
     """
-    found = datetime.fromisoformat(moment).astimezone(zone())
-    return f"{found:%-d %b %Y, %H:%M{seconds}}{' UTC' if found.tzinfo is UTC else ''}"
+    local_moment = datetime.fromisoformat(moment).astimezone(zone())
+    return f"{local_moment:%-d %b %Y, %H:%M{seconds}}{' UTC' if local_moment.tzinfo is UTC else ''}"
 
 
 def root_path() -> str:
