@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -52,6 +53,7 @@ from evalflow.report.wording import (
     varying,
     who_scored,
 )
+from evalflow.stats.arrays import ROUNDING
 from evalflow.summary.judge_choice import JudgeBoard, RankedJudge
 from evalflow.summary.ranking import BoardPlace, Leaderboard
 from evalflow.summary.rows import SummaryRow, rows_of
@@ -170,14 +172,26 @@ def print_choice(console: Console, boards: Sequence[JudgeBoard], *, split: bool)
     """Print the rankings."""
     for board in boards:
         console.print(literal(f"agreement with labels: {_title(board)}", style="bold"))
-        _print_ranking(console, map(_choice_line, board.ranking))
+        _print_ranking(console, zip(_places(board.ranking), map(_choice_line, board.ranking), strict=True))
     if boards:
         console.print(literal(split_sentence(split=split), style="dim"))
 
 
-def _print_ranking(console: Console, lines: Iterable[str]) -> None:
-    for place, line in enumerate(lines, start=1):
-        print_indented(console, f"{place}. {line}", style="")
+def _print_ranking(console: Console, lines: Iterable[tuple[int | None, str]]) -> None:
+    for place, line in lines:
+        print_indented(console, f"{'-' if place is None else f'{place}.'} {line}", style="")
+
+
+def _places(rows: Iterable[BoardPlace | RankedJudge]) -> Iterator[int | None]:
+    """The rank of each row, the best first: equal values share theirs, and what is not comparable has none."""
+    first, of_first = None, 0
+    for place, row in enumerate(rows, start=1):
+        if row.value is None or row.verdict == "not_comparable":
+            yield None
+            continue
+        if first is None or not math.isclose(row.value, first, rel_tol=0, abs_tol=ROUNDING):
+            first, of_first = row.value, place
+        yield of_first
 
 
 def choice_pictures(boards: Sequence[JudgeBoard]) -> list[Picture]:
@@ -265,8 +279,8 @@ def _matrix_chart(metric: str, measure: str, pairs: Sequence[JudgePair], rows: S
 _SHOWN = ("mean", "pass_rate")
 
 
-def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[str]]]:
-    """A heading and a line per run, the leader first, for each of the sweep's leaderboards."""
+def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[tuple[int | None, str]]]]:
+    """A heading, and each run's rank and line, the leader first, for each of the sweep's leaderboards."""
     return [
         (
             joined(
@@ -277,7 +291,10 @@ def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[str]]]:
                 _cases(board),
                 labels_of_ranking(board.metric, board.n_labels, board.uncorrected, board.judge),
             ),
-            [_line(row, board) for row in board.leaderboard],
+            [
+                (place, _line(row, board))
+                for place, row in zip(_places(board.leaderboard), board.leaderboard, strict=True)
+            ],
         )
         for board in boards
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -31,6 +32,19 @@ def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
     assert "no clear difference to the first, p 1.000" in page
 
 
+def test_equal_values_have_one_rank(program: Program) -> None:
+    for name, right in (("a", 20), ("b", 2), ("c", 20)):
+        program.write(f"{name}.jsonl", *cases(right, 20))
+    done = program(
+        "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null", "metric=exact_match"
+    )
+    assert done.returncode == 0, done.stderr
+    ranking = done.stdout.partition("leaderboard: ")[2]
+    assert re.findall(r"^ *(\d)\. ", ranking, re.MULTILINE) == ["1", "1", "3"]
+    page = (program.latest / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<li value="(\d)">', page) == ["1", "1", "3"]
+
+
 def test_other_cases_are_not_comparable(program: Program) -> None:
     program.write("a.jsonl", *cases(2))
     program.write("b.jsonl", *[row | {"reference": "no"} for row in cases(2)])
@@ -38,7 +52,8 @@ def test_other_cases_are_not_comparable(program: Program) -> None:
         "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl", "dataset.rag.fields=null", "metric=exact_match"
     )
     assert done.returncode == 0, done.stderr
-    assert "0_dataset.rag.path=a.jsonl: not comparable" in " ".join(done.stdout.split())
+    text = " ".join(done.stdout.split())
+    assert re.search(r"- [0-9.]+ \([0-9.]+ to [0-9.]+\) 0_dataset.rag.path=a.jsonl: not comparable", text)
 
 
 def test_figures_have_boards_of_their_own(program: Program) -> None:
