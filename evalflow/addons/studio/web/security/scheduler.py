@@ -4,8 +4,9 @@ A page, a REST request, an event of a page and what a page reads later each need
 fair queueing (Goyal, Vin and Cheng, 1996): each person has an account of the seconds that their work has taken, from
 getting a slot to its end, at most `LONGEST_WORK_S` for each piece of work.
 
-While a slot is free nobody queues, so somebody who always works would share the one event loop with all others. Whoever
-has lately used much more than somebody who is at work therefore waits until that work has ended.
+While a slot is free nobody queues, so somebody who always works would share the one event loop with all others. Anyone
+who has lately used much more than somebody who is at work therefore waits until that work has ended, or is no longer
+counted.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ LATELY_S = 5.0
 """Seconds in which what somebody has lately used falls to 1/e, if they use nothing more."""
 TIMES_MORE, MORE_S = 2.0, 1.0
 """Somebody has used much more than another if they have lately used more than `TIMES_MORE` times the other's seconds
-plus `MORE_S`. Whoever has lately used U seconds waits for others at most `LATELY_S * ln(U / MORE_S)` seconds after none
-of their work is counted. While new people always work, somebody who always asks still gets at least `MORE_S / LATELY_S`
-of the time, if slots are free."""
+plus `MORE_S`. Anyone who has lately used U seconds waits for others at most `LATELY_S * ln(U / MORE_S)` seconds after
+none of their work is counted. While new people always work, somebody who always asks still gets at least
+`MORE_S / LATELY_S` of the time, if slots are free."""
 MOST_ACCOUNTS = 1000
 """Number of accounts from which those of people who may begin anew are dropped."""
 
