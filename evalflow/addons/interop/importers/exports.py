@@ -215,13 +215,13 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         case |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
         case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
     group = row.case_id(*platform.group)
-    candidates = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
-    if candidates is None:  # else a column of contexts is kept as a variable
-        candidates = row.take(_listed_contexts, *CONTEXTS)
+    contexts = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
+    if contexts is None:  # else a column of contexts is kept as a variable
+        contexts = row.take(_listed_contexts, *CONTEXTS)
     return case | present(
         id=row.case_id(*platform.number),
         group=None if group is None else str(group),
-        contexts=candidates,
+        contexts=contexts,
         tags=row.tags("tags"),
         metadata=about or None,
     )
