@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
-from evalflow.limited.parquet import as_printed
+from evalflow.limited.parquet import as_printed, column_as_printed
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
 from evalflow.values.pythonvalues import SINGLE, NotPlain, json_text, plain
 from evalflow.values.pythonvalues import as_printed as as_printed_number
@@ -105,7 +105,7 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
     if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
         return _of_pandas(table, what), True
     if package == "pyarrow" and hasattr(table, "to_pylist"):
-        return _of_arrow(table), True
+        return _of_arrow(table, what), True
     if isinstance(table, Iterable) and not isinstance(table, str | bytes | Mapping):
         return cast("Iterable[Any]", table), False
     got = "a dictionary" if isinstance(table, Mapping) else type(table).__name__
@@ -115,15 +115,16 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
 def _of_polars(table: Any) -> list[Any]:
     """The rows of a Polars frame or the values of a series, with numbers of single precision as they are printed."""
     if isinstance(table, pl.Series):
-        return as_printed(table.to_frame()).to_series().to_list()
+        return column_as_printed(table).to_list()
     return as_printed(table).to_dicts()
 
 
-def _of_arrow(table: Any) -> list[Any]:
+def _of_arrow(table: Any, what: str) -> list[Any]:
     """The rows of an Arrow table or array, with numbers of single precision as they are printed."""
-    rows: list[Any] = table.to_pylist()
     if not hasattr(table, "schema"):
-        return _of_polars(_from_arrow(table)) if _ARROW_SINGLE.search(str(table.type)) else rows
+        return _of_polars(_from_arrow(table)) if _ARROW_SINGLE.search(str(table.type)) else table.to_pylist()
+    _expect_distinct(table.schema.names, what)
+    rows: list[Any] = table.to_pylist()
     kinds = zip(table.schema.names, table.schema.types, strict=True)
     single = [name for name, kind in kinds if _ARROW_SINGLE.search(str(kind))]
     if not single:
@@ -135,12 +136,16 @@ def _from_arrow(values: Any) -> Any:
     return cast("Any", pl).from_arrow(values)
 
 
-def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
-    """The rows of a pandas frame, with its index if that has a name, and single precision as it is printed."""
-    times: Counter[Any] = Counter(frame.columns)
+def _expect_distinct(columns: Iterable[Any], what: str) -> None:
+    times = Counter(columns)
     twice = next((name for name, n in times.items() if n > 1), None)
     if twice is not None:
         raise UserError(Problem(f"the frame has the column {twice!r} more than once", what, "rename one of them"))
+
+
+def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
+    """The rows of a pandas frame, with its index if that has a name, and single precision as it is printed."""
+    _expect_distinct(frame.columns, what)
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     frame = frame.reset_index(named) if named else frame
     rows: list[dict[Any, Any]] = frame.to_dict("records")

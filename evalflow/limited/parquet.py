@@ -66,15 +66,19 @@ def _lines(path: str, longest: int, unpacked: int) -> Iterator[Any]:
 
 
 def as_printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with numbers of single precision, also in lists and structs, as they are printed.
+    """The frame with the columns of `column_as_printed`."""
+    return frame.with_columns(map(column_as_printed, frame))  # not by name: to Polars, * and ^a.*$ are patterns
+
+
+def column_as_printed(column: pl.Series) -> pl.Series:
+    """The column with numbers of single precision, also in lists and structs, as they are printed.
 
     Nobody wrote the further digits that they have in double precision: 0.1 is 0.10000000149.
     """
     import polars as pl
 
-    kinds = {name: dtype for name, dtype in frame.schema.items() if _with_singles(dtype, pl.String()) != dtype}
-    texts = frame.with_columns(pl.col(name).cast(_with_singles(dtype, pl.String())) for name, dtype in kinds.items())
-    return texts.with_columns(pl.col(name).cast(_with_singles(dtype, pl.Float64())) for name, dtype in kinds.items())
+    kind, texts = column.dtype, _with_singles(column.dtype, pl.String())
+    return column if texts == kind else column.cast(texts).cast(_with_singles(kind, pl.Float64()))
 
 
 def _with_singles(dtype: Any, other: pl.DataType) -> pl.DataType:

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, cast
 
 from evalflow.lazy import np
+from evalflow.limited.parquet import column_as_printed
 from evalflow.values.jsonvalues import DEEPEST, is_list, is_mapping, is_object
 
 _PLAIN = (str, bool, int, type(None))
@@ -57,10 +58,11 @@ def plain(value: object) -> object:
 
 
 def as_printed(value: Any, kind: str) -> Any:
-    """A number, or lists of numbers, of a type that SINGLE matches, with the fewest digits that tell it from others."""
+    """A number, or lists of numbers, with the fewest digits that tell it from others of its type (`kind`)."""
     if is_list(value):
         return [as_printed(one, kind) for one in value]
-    return float(str(np.dtype(kind.lower().rpartition(".")[2]).type(value))) if isinstance(value, float) else value
+    single = SINGLE.search(kind)
+    return float(str(np.dtype(single[0].lower()).type(value))) if single and isinstance(value, float) else value
 
 
 def json_text(value: object) -> str:
@@ -134,6 +136,8 @@ def _array(value: Any, left: int) -> object:
     as_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     if not callable(as_list) or isinstance(value, type):
         return _NOTHING
+    if type(value).__module__.startswith("polars."):
+        return _plain(column_as_printed(value).to_list(), left - 1)
     kind = str(getattr(value, "dtype", ""))
     if finest := _FINEST.fullmatch(kind):
         as_list = value.astype(f"{finest[1]}[us]").tolist

@@ -61,6 +61,16 @@ class PandasWithTwins(Pandas):
     columns = ("question", "answer", "answer")
 
 
+class ArrowWithTwins:
+    """What is used of an Arrow table."""
+
+    __module__ = "pyarrow.lib"
+    schema = SimpleNamespace(names=["question", "answer", "answer"], types=["string", "float", "string"])
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return [{"question": "q", "answer": "b"}]
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -70,9 +80,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
+@pytest.mark.parametrize("frame", [PandasWithTwins(), ArrowWithTwins()], ids=["pandas", "arrow"])
+def test_a_frame_with_two_columns_of_one_name_is_refused(frame: Any) -> None:
     with pytest.raises(evalflow.UserError, match="the frame has the column 'answer' more than once"):
-        evalflow.run("metric=exact_match", cases=PandasWithTwins())
+        evalflow.run("metric=exact_match", cases=frame)
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,8 @@ def test_numbers_of_single_precision_have_the_digits_that_are_printed() -> None:
     (case,), _ = cases_of(Path("within.parquet"))
     assert case.expected == inner
     assert case_rows(frame) == [{"question": "q", "expected": inner}]
+    patterns = {"question": "q", "^q.*$": 0.1, "*": 0.2}
+    assert case_rows(pl.DataFrame([patterns], schema_overrides=dict.fromkeys(("^q.*$", "*"), pl.Float32))) == [patterns]
 
 
 printable = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)

@@ -71,6 +71,8 @@ Pair = namedtuple("Pair", ["left", "right"])
         (np.float64("nan"), None),
         (np.float32(0.1), 0.1),
         (pl.Series([0.1, None], dtype=pl.Float32), [0.1, None]),
+        (pl.Series([[0.1], None], dtype=pl.List(pl.Float32)), [[0.1], None]),
+        (pl.Series([{"x": 0.1}], dtype=pl.Struct({"x": pl.Float32})), [{"x": 0.1}]),
         (np.array([[0.1], [0.2]], dtype=np.float16), [[0.1], [0.2]]),
         (np.array([0.7, np.nan], dtype=np.float32), [0.7, None]),
         (np.int64(7), 7),
