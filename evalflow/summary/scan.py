@@ -31,7 +31,7 @@ log = logging.getLogger("evalflow")
 
 _BLOCK = 2 << 20
 _NAMED = 5  # damaged lines to name in a warning
-_NEEDED = ("dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status")
+_NEEDED = ("dataset", "index", "case_id", "target", "metric", "status")
 # A case is identified by its index in the dataset.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
 

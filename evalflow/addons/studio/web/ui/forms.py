@@ -85,7 +85,7 @@ def saved(only: ui.element | None = None) -> None:
 
 
 def leave(path: str, only: ui.element | None = None) -> None:
-    """Go to another page of the project without a warning about unsaved changes; `only` as in `saved`."""
+    """Go to another page of the project, without a warning about unsaved changes of the forms that `saved` marks."""
     # A single script, because NiceGUI may send a navigation before an earlier script.
     ui.run_javascript(f"{_saved(only)}; location.assign({json.dumps(root_path() + path)})")
 
