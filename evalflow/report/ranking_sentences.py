@@ -67,8 +67,8 @@ def of_board(board: Leaderboard, others: Iterable[Leaderboard] = ()) -> str:
     by = f"by {_called(board)} on {board.dataset}"
     value = f"{number(first.value, 2)}{bracketed(first.ci_low, first.ci_high, lambda end: number(end, 2))}"
     if board.metric == CASES:
-        own = (other for other in others if other.dataset == board.dataset)
-        alone = by_whole_cases(own, labelled=board.n_labels > 0)
+        own = [other for other in others if other.dataset == board.dataset]
+        alone = by_whole_cases(own, labelled=any(other.n_labels for other in own))  # whole cases have no labels
     else:
         alone = "by the judge alone" if board.judge is not None and first.raw_value is None else ""
     value += f", {alone}" if alone else ""

@@ -43,7 +43,8 @@ def test_a_leaderboard_says_whether_the_judge_alone_decides() -> None:
     assert of_board(whole, [whole, passing]).endswith(": 0.90, by the judge alone")
     assert of_board(whole, [whole, board(*rows)]).endswith(": 0.90")  # the judge gives no pass or fail
     assert of_board(whole, [whole, replace(passing, dataset="other")]).endswith(": 0.90")
-    assert of_board(replace(whole, n_labels=9), [whole]).endswith(": 0.90, by the metrics alone")
+    labelled = replace(board(*rows), judge=None, n_labels=9)
+    assert of_board(whole, [whole, labelled]).endswith(": 0.90, by the metrics alone")
     first, other = board(*rows).leaderboard
     corrected = replace(board(*rows), leaderboard=[replace(first, raw_value=0.95), other])
     assert of_board(corrected).endswith(": 0.90")
