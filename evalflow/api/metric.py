@@ -60,11 +60,11 @@ def metric(function: Any = None, /, **keys: Any) -> Any:
         'polite'
     """
 
-    def said(function: Any) -> Any:
+    def declared(function: Any) -> Any:
         setattr(function, _KEYS, keys)
         return function
 
-    return said if function is None else said(function)
+    return declared if function is None else declared(function)
 
 
 def metric_words(metrics: Metrics | None) -> list[str]:

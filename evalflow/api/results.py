@@ -166,13 +166,13 @@ class RunResult:
 class RunComparison:
     """Two runs compared; `report` is the page."""
 
-    found: Comparison
+    comparison: Comparison
     report: Report
 
     @property
     def rows(self) -> polars.DataFrame:
         """A row for each difference, B minus A: its interval, adjusted p-value and verdict, as in `compare --json`."""
-        return _frame(objects_at(self.found.document(), "rows"))
+        return _frame(objects_at(self.comparison.document(), "rows"))
 
     @property
     def flips(self) -> polars.DataFrame:
@@ -180,30 +180,30 @@ class RunComparison:
 
         Each once, by its worst drop, else its largest rise; `others` are its other metrics that changed.
         """
-        records = [one.document() for flips in self.found.flips for one in flips.first(flips.listed)]
+        records = [one.document() for flips in self.comparison.flips for one in flips.first(flips.listed)]
         return pl.DataFrame(records, infer_schema_length=None)
 
     @property
     def sentence(self) -> str:
         """What the comparison says, such as `B is better: 8 points more answers pass exact (2 to 14).`."""
-        return self.found.sentence
+        return self.comparison.sentence
 
     @property
     def changed(self) -> Sequence[str]:
         """What differs between the runs: bot, prompts, judges, metrics, data; a line for each."""
-        return self.found.changes
+        return self.comparison.changes
 
     @property
     def notes(self) -> Sequence[str]:
         """What to know before the differences are relied on."""
-        return self.found.notes
+        return self.comparison.notes
 
     def verdict(self, metric: str) -> Verdict:
         """Whether B is better, worse, or cannot_tell, by the metric's mean over all cases; KeyError if it has none.
 
         It is higher or lower, instead of better or worse, if not only the answers may differ.
         """
-        for row in self.found.rows:
+        for row in self.comparison.rows:
             if row.metric == metric and row.tag is None and row.statistic == "mean":
                 return row.verdict
         raise KeyError(metric)
@@ -212,7 +212,7 @@ class RunComparison:
         return self.report.path.with_suffix(".md").read_text(encoding="utf-8")
 
     def __repr__(self) -> str:
-        verdicts = (f"{row.metric} {row.statistic}: {row.verdict}" for row in self.found.rows if row.tag is None)
+        verdicts = (f"{row.metric} {row.statistic}: {row.verdict}" for row in self.comparison.rows if row.tag is None)
         return f"RunComparison({self.sentence!r}, {', '.join(verdicts)})"
 
 
@@ -225,7 +225,7 @@ class RunCalibration:
         gates: What the labels changed of the run's gates, in words.
     """
 
-    found: Calibration
+    calibration: Calibration
     certificates: Sequence[Path]
     gates: Sequence[str]
     report: Report
@@ -233,15 +233,15 @@ class RunCalibration:
     @property
     def rows(self) -> polars.DataFrame:
         """A row for each dataset, metric, target and judge: agreement and corrected mean, as in `calibrate --json`."""
-        return _frame(objects_at(self.found.document(), "rows"))
+        return _frame(objects_at(self.calibration.document(), "rows"))
 
     @property
     def notes(self) -> Sequence[str]:
         """Labels that were left out, and why."""
-        return self.found.notes
+        return self.calibration.notes
 
     def __repr__(self) -> str:
-        return f"RunCalibration({'; '.join(one.sentence for one in self.found.corrected_means)})"
+        return f"RunCalibration({'; '.join(one.sentence for one in self.calibration.corrected_means)})"
 
     def __str__(self) -> str:
         return unescaped(self._repr_markdown_())

@@ -181,7 +181,7 @@ def _write_sample(options: argparse.Namespace, console: Console) -> int:
     sample.write()
     for line in sample.summary():
         console.print(literal(line))
-    for name, (taken, size) in sample.drawn.strata.items() if options.stratify else ():
+    for name, (taken, size) in sample.selection.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
     for name, scale in sample.metrics.items():
         about = sample.run.rules.metrics[name].config.description
@@ -201,7 +201,7 @@ def _write_sample(options: argparse.Namespace, console: Console) -> int:
 class _Sample:
     """A sample of a run's answers for people to label; `metrics` maps metric names to their scales in words."""
 
-    drawn: Drawn
+    selection: Drawn
     candidates: list[UnlabelledAnswer]
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -250,10 +250,10 @@ class _Sample:
         self._refuse_other_draws(sheet)
         size, seed = self.options.sample, self.options.seed
         if self.options.by_group:
-            self.drawn = draw_groups(candidates, size, seed, already=sheet.answers)
+            self.selection = draw_groups(candidates, size, seed, already=sheet.answers)
         else:
             strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[self.options.stratify]
-            self.drawn = draw(candidates, size, seed, stratum=strata, already=sheet.answers)
+            self.selection = draw(candidates, size, seed, stratum=strata, already=sheet.answers)
         added = self._new_rows(sheet)
         self._added = len(added)
         write_label_sheet(self.path, [row | {"weight": self._weight(key_of(row))} for row in sheet.rows] + added)
@@ -278,9 +278,9 @@ class _Sample:
         """Return the rows of sampled answers and metrics that are not in the sheet yet, in sampling order."""
         groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
         made: dict[Key, list[dict[str, Any]]] = {}
-        for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
+        for row in answered_rows(self.run, self._scores, {key[:2] for key in self.selection.weights}):
             key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
-            if key not in self.drawn.weights or row.answer is None:
+            if key not in self.selection.weights or row.answer is None:
                 continue
             digest = answer_hash(row.answer)
             if sheet.answers.get(key, digest) != digest:
@@ -292,13 +292,13 @@ class _Sample:
             metrics = dict.fromkeys(score["metric"] for score in row.scores)
             asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
             made[key] = [about | {"metric": metric, "scale": self.metrics[metric]} for metric in asked]
-        return [row for key in self.drawn.weights for row in made.get(key, ())]
+        return [row for key in self.selection.weights for row in made.get(key, ())]
 
     def _weight(self, key: Key) -> float:
-        return round(self.drawn.weights[key], 6)
+        return round(self.selection.weights[key], 6)
 
     def summary(self) -> Iterator[str]:
-        n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
+        n, (of, groups), seed = len(self.selection.weights), self.selection.groups, self.options.seed
         able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
         name = "answers" if total == able else "answers that can be labelled"
         answers = f"all {n} {name}" if n == able else f"{n} of {able} {name}"

@@ -103,7 +103,7 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
     """Import the module and the callable named by `package.module:callable`; UserError if they do not exist."""
     name, _, attribute = call.partition(":")
     if name == given.__name__:
-        return given.found(attribute, where)
+        return given.registered(attribute, where)
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:

@@ -85,7 +85,7 @@ def of_malformed(response: Response, reason: str) -> CallFault:
     if re.fullmatch(r"[45]\d\d", status):
         return of_status(replace(response, status=int(status)))
     text = excerpt(response.body)
-    if _said(details):
+    if _message(details):
         reason = "an error in place of a reply"
     elif text.startswith(("data:", "event:", ": ")):
         reason = "server-sent events, though they were not asked for"
@@ -96,7 +96,7 @@ def of_status(response: Response) -> CallFault:
     """Return the fault of a non-2xx response, by its status and the `error` object in its body."""
     details = _details(response.body)
     codes = {str(details.get(key)).lower() for key in ("code", "type")}
-    text = _said(details) or excerpt(response.body) or "no explanation"
+    text = _message(details) or excerpt(response.body) or "no explanation"
     wait = asked_wait_s(response)
     decision, error_type, hint = _verdict(response.status, codes, text, waits=wait is not None)
     message = f"HTTP {response.status}: {text}"
@@ -165,7 +165,7 @@ def _details(body: bytes) -> Mapping[str, object]:
     return as_map(error) or as_map(choice.get("error")) or (content if "choices" not in content else {})
 
 
-def _said(details: Mapping[str, object]) -> str:
+def _message(details: Mapping[str, object]) -> str:
     """Return the message of an error, with that of the provider behind a gateway."""
     message, behind = details.get("message"), as_map(details.get("metadata")).get("raw")
     texts = [text for text in (message, behind) if isinstance(text, str) and text]

@@ -55,7 +55,7 @@ def called_name(call: Callable[..., object]) -> str | None:
     return getattr(code, "__name__", None)
 
 
-def found(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
+def registered(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
     """Return a registered callable and the module that defines it; UserError in another process."""
     call = _KEPT.get(name)
     if call is None:

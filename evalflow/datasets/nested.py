@@ -9,7 +9,7 @@ from evalflow.datasets.fields import ColumnSource
 from evalflow.datasets.proposal import USUAL, propose_fields
 from evalflow.values.cells import opened
 from evalflow.values.jsonvalues import as_list, as_map, is_object, json_path
-from evalflow.values.leaves import Leaf, leaves, said, written_path
+from evalflow.values.leaves import Leaf, leaves, utterances, written_path
 
 _TEXTS = ("question", "answer", "reference")
 _FOUND_INSIDE = ("question", "messages", "answer", "reference", "contexts")
@@ -69,7 +69,7 @@ def _inside(column: str, value: Mapping[str, object]) -> dict[str, str]:
     inside = propose_fields(list(names))
     places = {name: names[name] for name in _FOUND_INSIDE if name in names}
     places |= {field: names[name] for field, name in inside.items() if field in _FOUND_INSIDE}
-    texts = said(inner_leaves)
+    texts = utterances(inner_leaves)
     about = next(iter(propose_fields([column])), None) or (column if column in USUAL else _HOLDERS.get(column.lower()))
     places = {field: leaf for field, leaf in places.items() if isinstance(leaf.value, str) == (field in _TEXTS)}
     is_clear = bool(texts) and (len(texts) == 1 or texts[0].is_wrapped)

@@ -128,7 +128,7 @@ class _FaultSources:
         digest = hashlib.sha256(f"{self.case.id}~{self.change}".encode()).digest()
         return choices[int.from_bytes(digest, "big") % len(choices)]
 
-    def said(self) -> str:
+    def all_text(self) -> str:
         """All texts of the case. A fault must not be true by them by chance."""
         contexts = (context.text for context in self.case.contexts or ())
         return "\n".join([self.case.question or "", *self.case.references, self.case.answer or "", *contexts])
@@ -139,7 +139,9 @@ def _number(text: str, around: _FaultSources) -> str | None:
     if not numbers:
         return None
     number = around.pick(numbers)
-    present = set(_NUMBER.findall(around.said())) | {word.lower() for word in _NUMBER_WORD.findall(around.said())}
+    present = set(_NUMBER.findall(around.all_text())) | {
+        word.lower() for word in _NUMBER_WORD.findall(around.all_text())
+    }
     candidates = [other for other in _near(number[0]) if other.lower() not in present]
     return _in_place(text, number, around.pick(candidates)) if candidates else None
 
@@ -160,7 +162,7 @@ def _near(number: str) -> list[str]:
 
 
 def _name(text: str, around: _FaultSources) -> str | None:
-    names, present = list(_NAME.finditer(text)), around.said()
+    names, present = list(_NAME.finditer(text)), around.all_text()
     candidates = [name for other in around.others for name in _NAME.findall(other) if name not in present]
     return _in_place(text, around.pick(names), around.pick(candidates)) if names and candidates else None
 
@@ -175,7 +177,7 @@ def _negation(text: str, around: _FaultSources) -> str | None:
 
 
 def _addition(text: str, around: _FaultSources) -> str | None:
-    present = around.said()
+    present = around.all_text()
     candidates = [sentence for other in around.others for sentence in sentences(other)[:1] if sentence not in present]
     return f"{text.rstrip()} {candidates[0]}" if candidates else None
 

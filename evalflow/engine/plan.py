@@ -84,13 +84,13 @@ class Draw:
     def __init__(self, size: int | None, seed: int) -> None:
         self._size = size
         self._seed = seed
-        self._drawn: defaultdict[str, list[int]] = defaultdict(list)
+        self._tickets: defaultdict[str, list[int]] = defaultdict(list)
 
     def offer(self, case: Case) -> None:
         if self._size is None:
             return
         ticket = -case_digest(case, self._seed)
-        kept = self._drawn[case.dataset]
+        kept = self._tickets[case.dataset]
         if len(kept) < self._size:
             heapq.heappush(kept, ticket)
         else:
@@ -100,7 +100,7 @@ class Draw:
         if self._size is None:
             yield from cases
             return
-        chosen = {-ticket for tickets in self._drawn.values() for ticket in tickets}
+        chosen = {-ticket for tickets in self._tickets.values() for ticket in tickets}
         yield from (case for case in cases if case_digest(case, self._seed) in chosen)
 
 

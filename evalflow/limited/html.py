@@ -37,25 +37,25 @@ def elements(text: str) -> list[str]:
     reader.feed(text)
     reader.close()
     reader.expect_closed()
-    return sorted(reader.found)
+    return sorted(reader.tags)
 
 
 class _TagReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[str] = set()
+        self.tags: set[str] = set()
         self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         self._expect_known(tag)
-        self.found.add(tag)
+        self.tags.add(tag)
         if tag not in _VOID:
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         if tag not in _VOID and not self._is_in_other_vocabulary(tag):
             raise self._fault(f"<{_cut(tag)}/> does not close the element")
-        self.found.add(tag)
+        self.tags.add(tag)
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open[-1] != tag and self._open[-1] in _END_IS_OPTIONAL:
@@ -70,7 +70,7 @@ class _TagReader(HTMLParser):
     def expect_closed(self) -> None:
         if unclosed := next((tag for tag in self._open if tag not in _END_IS_OPTIONAL), None):
             raise ValueError(f"<{unclosed}> is not closed")
-        if not self.found:
+        if not self.tags:
             raise ValueError("there is no element")
 
     def _expect_known(self, tag: str) -> None:

@@ -104,7 +104,7 @@ class OpenAIJudge:
             return self._ask_weighed(ask)
         if ask.logprobs and self._config.logprobs and ask.items is None:
             self._note_unweighed(ask.samples, f"a call of a tool has none, by {self._role}.mode=tools")
-        return self._ask_once(ask) if ask.samples == 1 else self._drawn(ask)
+        return self._ask_once(ask) if ask.samples == 1 else self._sampled(ask)
 
     async def _ask_weighed(self, ask: Ask) -> Reply:
         first = await self._ask_once(replace(ask, samples=1))
@@ -116,7 +116,7 @@ class OpenAIJudge:
         if ask.samples == 1:
             return first
         try:
-            sampled = await self._drawn(ask)
+            sampled = await self._sampled(ask)
             return (first.spend + sampled.spend).fill(sampled, reasks=first.reasks + sampled.reasks)
         except CallError as error:
             raise _charged([error], [first], str(error)) from None
@@ -140,18 +140,18 @@ class OpenAIJudge:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _drawn(self, ask: Ask) -> Reply:
+    async def _sampled(self, ask: Ask) -> Reply:
         """Return several combined samples of a reply. Those missing from a request for all are drawn one by one."""
         if ask.logprobs and not self._config.logprobs:
             self._note_unweighed(ask.samples)
         ask = replace(ask, logprobs=False)
         together: Sequence[Reply | CallError] = ()
         if self._client.gives_several:
-            together = await self._drawn_together(ask)
+            together = await self._sampled_together(ask)
         singly = await _draw(range(len(together), ask.samples), partial(self._ask_once, ask))
         return _combined(ask.samples, [*together, *singly], listed=ask.items is not None)
 
-    async def _drawn_together(self, ask: Ask) -> Sequence[Reply | CallError]:
+    async def _sampled_together(self, ask: Ask) -> Sequence[Reply | CallError]:
         """Return the valid samples of a request for all, none if the endpoint refuses such requests; or the error."""
         request = self._request_for_all(ask)
         key = self._client.key(request, ask.repeat)

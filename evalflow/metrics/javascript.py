@@ -64,15 +64,15 @@ class JavaScriptOperation(BaseOperation):
         if fault := reply.get("fault"):
             return RuleFinding(False, f"the script fails on the {name}: {one_line(fault, _LONGEST)}")
         if "passes" in reply:
-            reason = one_line(reply.get("reason") or self._said(written(reply["passes"])), _LONGEST)
+            reason = one_line(reply.get("reason") or self._remark(written(reply["passes"])), _LONGEST)
             return RuleFinding(reply["passes"] is not self.inverse, reason)
         grade: float | None = reply["grade"]
         passes = grade is not None and (grade > 0 if self.least is None else grade >= self.least)
         wanted = "above 0" if self.least is None else f"at least {self.least:g}"
-        remark = self._said("NaN" if grade is None else f"{grade:g}")
+        remark = self._remark("NaN" if grade is None else f"{grade:g}")
         return RuleFinding(passes is not self.inverse, f"{remark}; to pass: {wanted}")
 
-    def _said(self, returned: str) -> str:
+    def _remark(self, returned: str) -> str:
         return f"the script returns {returned}: {one_line(self.script, _SHOWN)}"
 
     def _output(self, value: object) -> object:

@@ -241,12 +241,12 @@ class Prompts:
 
     def variables(self, name: str) -> set[str]:
         """The variables that a template and its includes expect; UserError if it has no text."""
-        found: set[str] = set()
+        names: set[str] = set()
         if _read(self.source(name)).is_empty:
             raise UserError(Problem("the prompt is empty", name, "write what the judge is asked"))
         for part in self.parts(name):
-            found |= _read(self.source(part)).variables
-        return found
+            names |= _read(self.source(part)).variables
+        return names
 
     def place_of(self, name: str, variable: str) -> str:
         """File and line of the first use of a variable in a template or its includes, such as `mine/grade.jinja:3`."""

@@ -216,7 +216,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
         facts=[("Run", calibration.manifest.run_id), ("Labels", f"{calibration.source}: {calibration.rests_on}")],
     )
     context = {
-        "found": calibration,
+        "calibration": calibration,
         "blocks": [_block(row, calibration.advice_on(row)) for row in calibration.rows],
         "worst": _answers_table(calibration.who, calibration.disagreements[:_SHOWN]),
         "smaller": _answers_table(calibration.who, calibration.disagreements[_SHOWN:]),

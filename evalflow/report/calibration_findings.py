@@ -98,7 +98,7 @@ def _bias(row: CalibrationRow) -> Iterator[str]:
 
 def _estimate(row: CalibrationRow) -> Iterator[str]:
     mean = row.corrected
-    if mean.estimate is None and _is_told(row):
+    if mean.estimate is None and _has_warning(row):
         return
     if mean.estimate is None:
         yield f"There is no corrected estimate: {mean.method.removeprefix('none: ')}."
@@ -257,14 +257,14 @@ def warnings_of(row: CalibrationRow) -> list[str]:
     return [*_poor_labels(row), *_many_missing(row), *_biased_sample(row), *_unscored(row)]
 
 
-def _is_told(row: CalibrationRow) -> bool:
+def _has_warning(row: CalibrationRow) -> bool:
     """Whether a warning already says that there are too few labels."""
     return row.corrected.n < MIN_LABELS and row.tag is None and not row.unusable
 
 
 def _poor_labels(row: CalibrationRow) -> Iterator[str]:
     n, c = row.corrected.n, row.corrected
-    if _is_told(row):
+    if _has_warning(row):
         yield (
             f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
             f"needs {MIN_LABELS}{_more_labels(n + c.n_unlabelled)}"

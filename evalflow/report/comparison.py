@@ -103,7 +103,7 @@ class Comparison:
 
     @property
     def family_size(self) -> int:
-        return sum(row.found.p_value is not None for row in self.rows)
+        return sum(row.difference.p_value is not None for row in self.rows)
 
     @property
     def judges(self) -> list[str]:
@@ -279,7 +279,7 @@ def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
         several = names.count(name) > 1
         if several and name != above:
             yield [folded(_name(row, ""), _NAME)]
-        above, f = name, row.found
+        above, f = name, row.difference
         yield [
             folded(f" {row.called or 'mean'}" if several else _name(row), _NAME),
             *(number(f.value_a), number(f.value_b), signed(f.difference), interval(f.low, f.high, signed)),
@@ -295,14 +295,14 @@ def _name(row: ComparisonRow, called: str | None = None) -> str:
 
 
 def _details(row: ComparisonRow) -> str:
-    cases = counted(row.found.n, "case")
-    if row.found.clusters != row.found.n:
-        cases += f" in {counted(row.found.clusters, 'cluster')}"
-    too_few = row.bounded and row.detectable is None and row.found.std_error is not None
+    cases = counted(row.difference.n, "case")
+    if row.difference.clusters != row.difference.n:
+        cases += f" in {counted(row.difference.clusters, 'cluster')}"
+    too_few = row.bounded and row.detectable is None and row.difference.std_error is not None
     reach = ", too few to detect anything" if too_few else ""
     reach = reach if row.detectable is None else f", could detect {number(row.detectable)}"
     direction = "" if row.higher_is_better else "; lower is better"
-    return f"{row.dataset}, {cases}{reach}; {method(row.found.method)}{direction}"
+    return f"{row.dataset}, {cases}{reach}; {method(row.difference.method)}{direction}"
 
 
 def _print_margin(console: Console, comparison: Comparison, margin: float) -> None:

@@ -51,12 +51,12 @@ def write_comparison(path: Path, comparison: Comparison) -> None:
         comparison.judges,
         facts=[(label, _facts(manifest)) for label, manifest in zip(labels, comparison.runs.values(), strict=True)],
         wide=True,
-        said=[(comparison.sentence, beside)],
+        headlines=[(comparison.sentence, beside)],
     )
     rows = comparison.shown.shown(comparison.rows)
     every = _differences_table(comparison, rows)
     context = {
-        "found": comparison,
+        "comparison": comparison,
         "ONE_RUN": ONE_RUN,
         "CLEAR": CLEAR,
         "differences": _without(every, _DETAILS),
@@ -126,7 +126,7 @@ def _differences_table(comparison: Comparison, rows: Sequence[ComparisonRow]) ->
     ]
     cells: list[Sequence[Cell]] = []
     for row in rows:
-        one, tag = row.found, f", {row.tag}" if row.tag else ""
+        one, tag = row.difference, f", {row.tag}" if row.tag else ""
         lower = "" if row.higher_is_better else ", lower is better"
         pair = f" · {row.pair[1]} against {row.pair[0]}" if comparison.several else ""
         clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
@@ -218,7 +218,7 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
     pictures: list[Picture] = []
     pairs = dict.fromkeys(row.pair for row in rows)
     for pair in pairs:
-        own = [row for row in rows if row.pair == pair and row.found.difference is not None]
+        own = [row for row in rows if row.pair == pair and row.difference.difference is not None]
         if own:
             title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
             over = "the cases that both scored" if paired else "the cases of each run"
@@ -233,7 +233,7 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
 def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
     label = joined(row.dataset if with_dataset else "", row.metric, row.called, row.tag)
     label += "" if row.higher_is_better else " (lower is better)"
-    return IntervalPoint(label, row.found.difference, row.found.low, row.found.high)
+    return IntervalPoint(label, row.difference.difference, row.difference.low, row.difference.high)
 
 
 def _facts(manifest: Manifest) -> str:

@@ -195,9 +195,9 @@ def listed(names: Sequence[str]) -> str:
 
 def _why_unclear(row: ComparisonRow, family: int) -> str:
     """Why a difference is not clear although its interval excludes 0; "" if the interval includes 0."""
-    if excludes_zero(row.found) and row.found.p_value is not None:
+    if excludes_zero(row.difference) and row.difference.p_value is not None:
         adjusted = f" after adjusting for {counted(family, 'comparison')}"
-        return adjusted if is_significant(row.found.p_value) else " by the test"
+        return adjusted if is_significant(row.difference.p_value) else " by the test"
     return ""
 
 
@@ -216,7 +216,7 @@ def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> Compar
             row.tag is not None,
             row.attribution == "unclear",
             *metric,
-            -row.found.n,
+            -row.difference.n,
             not corrected,
             not row.has_pass_rate,
         )
@@ -379,7 +379,7 @@ def not_worse_in_words(row: ComparisonRow, margin: float) -> tuple[str, str]:
     """Whether B is not worse than A by more than the margin, and how many cases would decide."""
     needed = row.cases_to_decide(margin)
     more = f"about {needed:,} cases would decide at the same difference" if needed else ""
-    parts = (f"by more than {margin:g}", more, unseen_in_words(row.unseen_share(margin), row.found.clusters))
+    parts = (f"by more than {margin:g}", more, unseen_in_words(row.unseen_share(margin), row.difference.clusters))
     return _NOT_WORSE[row.not_worse(margin)], "; ".join(part for part in parts if part)
 
 
@@ -390,7 +390,7 @@ def change_in_words(
 
     With `alone` the judge's uncorrected difference. `than` is appended to the comparative, such as ` than before`.
     """
-    difference = row.judged if alone and row.judged is not None else row.found
+    difference = row.judged if alone and row.judged is not None else row.difference
     name = _named(row, named)
     if difference.difference is None:
         return f"{name} has no difference to show"

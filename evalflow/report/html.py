@@ -100,7 +100,7 @@ def write_html(
         judge_lines(manifest),
         sample_lines(manifest),
         facts(manifest),
-        said=[*((one.first, one.more) for one in heads), *((of_gates(run.gates), "") for _ in run.gates[:1])],
+        headlines=[*((one.first, one.more) for one in heads), *((of_gates(run.gates), "") for _ in run.gates[:1])],
     )
     context = {
         "manifest": manifest.text,

@@ -113,7 +113,7 @@ def _compared(comparison: Comparison) -> Iterator[str]:
         yield f"| metric | before | now | difference | 95 % interval | {comparison.p_name} | |"
         yield "|---|--:|--:|--:|---|--:|---|"
         for row in (row for row in comparison.rows if row.pair == pair):
-            tag, one = f"@{row.tag}" if row.tag else "", row.found
+            tag, one = f"@{row.tag}" if row.tag else "", row.difference
             name = _text(" ".join(part for part in (row.metric, row.called, tag) if part))
             numbers = (number(one.value_a), number(one.value_b), signed(one.difference))
             rest = (

@@ -28,35 +28,35 @@ _WAYS = {
 class MemberAdvice:
     """Advice on a judge's members for one metric and target.
 
-    If labels do not suffice, `found` is None and `why` says why. `keys` maps a member's name to its key in the judge's
+    If labels do not suffice, `advice` is None and `why` says why. `keys` maps a member's name to its key in the judge's
     YAML; `place` is the key path of the judge, such as `judge`.
     """
 
     kind: str
     keys: Mapping[str, str]
     place: str
-    found: PanelAdvice | CascadeAdvice | None
+    advice: PanelAdvice | CascadeAdvice | None
     why: str = ""
 
     def lines(self) -> list[str]:
         """Findings in sentences."""
-        if isinstance(self.found, PanelAdvice):
-            return [*_panel(self.found, self.keys, self.place)]
-        if self.found is not None:
-            return [*_cascade(self.found, self.place)]
+        if isinstance(self.advice, PanelAdvice):
+            return [*_panel(self.advice, self.keys, self.place)]
+        if self.advice is not None:
+            return [*_cascade(self.advice, self.place)]
         return [f"No advice on the members of this {self.kind}: {self.why}."]
 
     def pictures(self) -> list[Picture]:
         """Each member's errors, or agreement against cost."""
-        if isinstance(self.found, PanelAdvice):
-            return [_errors_picture(self.found)]
-        return [] if self.found is None or len(self.found.points) < 2 else [_cost_picture(self.found)]
+        if isinstance(self.advice, PanelAdvice):
+            return [_errors_picture(self.advice)]
+        return [] if self.advice is None or len(self.advice.points) < 2 else [_cost_picture(self.advice)]
 
     def document(self) -> dict[str, object]:
         about: dict[str, object] = {"kind": self.kind, "members": dict(self.keys), "why": self.why or None}
-        if isinstance(self.found, PanelAdvice):
-            return about | _panel_document(self.found)
-        return about if self.found is None else about | _cascade_document(self.found)
+        if isinstance(self.advice, PanelAdvice):
+            return about | _panel_document(self.advice)
+        return about if self.advice is None else about | _cascade_document(self.advice)
 
 
 def too_few(n: int) -> str:

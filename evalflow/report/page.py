@@ -370,8 +370,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 class PageHead:
     """The head of a page: kind, title and subtitle, judges, and notes on the sample.
 
-    `said` are the opening sentences, each with its details. `facts` are in the appendix; `wide` lays them out in one
-    column.
+    `headlines` are the opening sentences, each with its details. `facts` are in the appendix; `wide` lays them out in
+    one column.
     """
 
     kicker: str
@@ -381,7 +381,7 @@ class PageHead:
     samples: list[str] = field(default_factory=list[str])
     facts: Sequence[Fact] = ()
     wide: bool = False
-    said: Sequence[tuple[str, str]] = ()
+    headlines: Sequence[tuple[str, str]] = ()
 
     @property
     def note(self) -> list[str]:

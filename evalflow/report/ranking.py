@@ -165,7 +165,7 @@ def write_ranking(folder: Path, ranking_page: RankingPage) -> list[Path]:
         titles.shown([ranking_page.short] if ranking_page.short else []),
     )
     context = {
-        "found": ranking_page,
+        "ranking": ranking_page,
         "rankings": [
             (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)]) for one in rankings
         ],

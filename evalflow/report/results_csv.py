@@ -50,7 +50,7 @@ class AnsweredCase:
     scores: tuple[Score, ...]
 
     @property
-    def said(self) -> str | None:
+    def answer_text(self) -> str | None:
         """The answer's text, else the agent's actions as JSON; None without either."""
         if self.answer is None:
             return None
@@ -144,7 +144,7 @@ class ResultsWriter:
     def write(self, row: AnsweredCase) -> None:
         case = row.case
         cells: list[object] = [case.dataset, case.id, row.target, row.target_repeat]
-        cells += ["; ".join(case.tags), case.question or case.scenario or "", row.said or ""]
+        cells += ["; ".join(case.tags), case.question or case.scenario or "", row.answer_text or ""]
         cells.append((row.answer and row.answer.finish_reason) or "")
         own = by_column(row)
         for key in self._series:

@@ -22,7 +22,7 @@ class RunSentence:
 
     Attributes:
         row: The row of the summary that it is about.
-        found: The result, such as `30 % of 300 cases pass everything`.
+        result: The result, such as `30 % of 300 cases pass everything`.
         ends: Its 95 % interval, such as `25 to 36 %`, or empty.
         by: Whether the number is the judge's alone or corrected by labels; empty if nothing judges.
         left: The number of cases that are undecided because of errors, or empty.
@@ -31,7 +31,7 @@ class RunSentence:
     """
 
     row: SummaryRow
-    found: str
+    result: str
     ends: str = ""
     by: str = ""
     left: str = ""
@@ -42,7 +42,7 @@ class RunSentence:
     def first(self) -> str:
         """The sentence without the further results."""
         ends = f" ({self.ends})" if self.ends else ""
-        sentence = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
+        sentence = ", ".join(part for part in (f"{self.result}{ends}", self.by) if part)
         sentence = f"{sentence}; {self.left}" if self.left else sentence
         return f"{self.about}: {sentence}" if self.about else sentence
 
@@ -85,13 +85,13 @@ def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, abou
     if statistic == "pass_rate":
         finding = f"{percent(row.pass_rate)} of answers pass{which}"
         ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
-        return RunSentence(row, finding, ends, said_by(row), "", more, about)
+        return RunSentence(row, finding, ends, number_source(row), "", more, about)
     if row.value is None:
         return RunSentence(row, f"{named(row.metric)}: nothing could be scored", more=more, about=about)
     how = "on average" if statistic == "mean" else plain_statistic(statistic)
     ends = "" if row.ci_low is None else interval(row.ci_low, row.ci_high, _short)
     finding = f"{named(row.metric)}: {_short(row.value)} {how}"
-    return RunSentence(row, finding, ends, said_by(row), "", more, about)
+    return RunSentence(row, finding, ends, number_source(row), "", more, about)
 
 
 def distinct(named: Named, metrics: Iterable[str]) -> Named:
@@ -171,7 +171,7 @@ def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:
     return (row.dataset, row.target) == (other.dataset, other.target)
 
 
-def said_by(row: SummaryRow) -> str:
+def number_source(row: SummaryRow) -> str:
     """The source of a row's number: the judge alone, or the labels too; "" for a metric without judge and labels."""
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
@@ -203,7 +203,7 @@ def label_lines(rows: Sequence[SummaryRow], sentences: Iterable[RunSentence] = (
 
 def reasons_once(rows: Iterable[SummaryRow], sentences: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
     """The rows; reasons why labels correct nothing are emptied if an earlier row or `sentences` has them."""
-    known = {one.row.uncorrected for one in sentences if (one.row.uncorrected or one.found) in one.by}
+    known = {one.row.uncorrected for one in sentences if (one.row.uncorrected or one.result) in one.by}
     for row in rows:
         why = row.uncorrected
         yield replace(row, uncorrected="") if why and why in known else row

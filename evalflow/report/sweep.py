@@ -360,7 +360,7 @@ def write_sweep_report(
     ordered = sorted(first.values(), key=lambda board: (board.metric != CASES, boards.index(board)))
     lines = [line for board in ordered if (line := of_board(board, boards))][:_SAID]
     headlines = [(line, ". ".join(lines[1:])) for line in lines[:1]]
-    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=headlines)
+    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), headlines=headlines)
     chosen = titles.shown(JudgeBoard.of(board) for board in choice["choice"]) if choice else []
     context = {
         "side": side_by_side(tables),

@@ -26,7 +26,7 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     `counts` is what a cluster of each pattern adds to each column, `weights` the number of clusters with that pattern.
     """
     if len(weights) <= _FEW_PATTERNS:
-        return _drawn(tuple(weights.tolist()), seed) @ counts
+        return _resample_counts(tuple(weights.tolist()), seed) @ counts
     rng = np.random.default_rng(seed)
     n = int(weights.sum())
     chunk = max(1, min(DRAWS, _CHUNK // len(weights)))
@@ -35,7 +35,7 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def _drawn(weights: tuple[int, ...], seed: int) -> Ints:
+def _resample_counts(weights: tuple[int, ...], seed: int) -> Ints:
     """How often each resample has each pattern; cached for the other measures of a row, and for rows of equal size."""
     n = sum(weights)
     counts: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)

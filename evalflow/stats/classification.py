@@ -104,11 +104,11 @@ class Clusters:
 
     def interval(self, of: Of) -> Interval:
         """The interval of a figure over the draws, widened to contain the figure itself."""
-        found = percentile_interval(of(self.draws), self.method, int(self.weights.sum()))
-        if found.low is None or found.high is None:
-            return found
+        ends = percentile_interval(of(self.draws), self.method, int(self.weights.sum()))
+        if ends.low is None or ends.high is None:
+            return ends
         value = float(of(self.totals[None, :])[0])
-        return replace(found, low=min(found.low, value), high=max(found.high, value))
+        return replace(ends, low=min(ends.low, value), high=max(ends.high, value))
 
 
 def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None = None) -> Figure:

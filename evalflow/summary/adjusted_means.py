@@ -27,7 +27,7 @@ FEWEST_DIFFERING = 5
 class AdjustedMean:
     """A mean of run B over the cases that A scored, adjusted by A's scores.
 
-    `labels_saved` of `found` is the number of cases saved. `plain` is the interval of B's unadjusted mean, over the
+    `labels_saved` of `corrected` is the number of cases saved. `plain` is the interval of B's unadjusted mean, over the
     cases that both scored.
     """
 
@@ -35,10 +35,10 @@ class AdjustedMean:
     dataset: str
     metric: str
     plain: Interval
-    found: CorrectedMean
+    corrected: CorrectedMean
 
     def document(self) -> dict[str, object]:
-        corrected = self.found
+        corrected = self.corrected
         return {
             "run_a": self.pair[0],
             "run_b": self.pair[1],

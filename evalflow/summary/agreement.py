@@ -427,7 +427,7 @@ def labelled_scores(
     means = own.group_by(cell).agg(pl.col("place").min(), pl.col("score", "passed").cast(pl.Float64).mean())
     answers = about.join(means.drop(cell), on="place", maintain_order="left").drop("place")
     own, resolved = pl.col("use") == "label", pl.col("use") == "resolution"
-    said = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
+    label_text = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
     weight = pl.col("weight")
     reached = pl.when(pl.col("metric").is_in(list(lower))).then(_reaches(higher_is_better=False))
     limits = scored.join(series, on=["dataset", "metric", "target"], how="semi").group_by("dataset", "metric")
@@ -441,7 +441,7 @@ def labelled_scores(
     given = given.with_columns(accepted=reached.otherwise(_reaches(higher_is_better=True)).cast(pl.Float64))
     people = given.group_by(ANSWER).agg(
         *(pl.coalesce(pl.col(name).filter(resolved).mean(), pl.col(name).mean()) for name in ("human", "accepted")),
-        said=said.sort_by(resolved, "by"),
+        said=label_text.sort_by(resolved, "by"),
         marks=pl.col("human").unique(),
         people=pl.col("by").filter(own).n_unique().clip(1),
         weight=pl.coalesce(weight.filter(own).first(), weight.first()),

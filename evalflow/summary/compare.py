@@ -52,15 +52,15 @@ class ComparisonRow:
     tag: str | None
     statistic: str
     higher_is_better: bool
-    found: Difference
+    difference: Difference
     # also, also_tags: further statistics with the same value, and further tags of exactly these cases; not part of the
     # family.
     also: Sequence[str] = ()
     bounded: bool = True  # whether no difference can exceed 1
-    # The judge's uncorrected difference, if `found` is corrected by people's labels; else None.
+    # The judge's uncorrected difference, if `difference` is corrected by people's labels; else None.
     judged: Difference | None = None
     labelled: int = 0  # number of cases that people labelled in both runs; if apart, in the run with fewer
-    uncorrected: str = ""  # why these labels do not correct `found`; empty if they do, and if nothing differs
+    uncorrected: str = ""  # why these labels do not correct `difference`; empty if they do, and if nothing differs
     also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
     # The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None if its variance
@@ -81,11 +81,13 @@ class ComparisonRow:
     @property
     def verdict(self) -> Verdict:
         of_answers = self.attribution == "answers"
-        return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers)
+        return of_difference(
+            self.difference, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers
+        )
 
     def document(self, margin: float | None = None) -> dict[str, object]:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
-        comparison = self.found
+        comparison = self.difference
         row: dict[str, object] = {
             "run_a": self.pair[0],
             "run_b": self.pair[1],
@@ -129,22 +131,22 @@ class ComparisonRow:
         """Whether B is not worse by more than the margin; None if undecided, or if not only the answers may differ."""
         if self.attribution != "answers":
             return None
-        return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
+        return not_worse(self.difference, margin, higher_is_better=self.higher_is_better)
 
     def unseen_share(self, margin: float) -> float | None:
         """The share of cases that may drop unseen and so make B worse by the margin (`verdicts.unseen_share`)."""
         if self.attribution != "answers":
             return None
-        return unseen_share(self.found, margin, higher_is_better=self.higher_is_better)
+        return unseen_share(self.difference, margin, higher_is_better=self.higher_is_better)
 
     def cases_to_decide(self, margin: float) -> int | None:
         """The number of cases that would decide `not_worse`; None if decided, or if more cases cannot decide it."""
         if self.attribution != "answers" or self.judged is not None:
             return None
-        return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
+        return cases_to_decide(self.difference, margin, higher_is_better=self.higher_is_better)
 
     def _against(self, margin: float) -> dict[str, object]:
-        tested = within_margin(self.found, margin, higher_is_better=self.higher_is_better)
+        tested = within_margin(self.difference, margin, higher_is_better=self.higher_is_better)
         return {
             "margin": margin,
             "not_worse": self.not_worse(margin),
@@ -297,7 +299,7 @@ class _Comparing:
             for side, own in zip(sides, judged, strict=True)
         ]
         mean = self._corrected(make_row, sides, ("score", "human"), unusable, bounded=traits.bounded)
-        alone = mean.judged or mean.found
+        alone = mean.judged or mean.difference
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
         also += same_as_mean(traits.figures) if traits.figures else ()
@@ -355,7 +357,7 @@ class _Comparing:
             if corrected and self.paired:
                 corrected = replace(corrected, n=alone.n)
         if corrected:
-            return replace(row, found=corrected, judged=alone)
+            return replace(row, difference=corrected, judged=alone)
         return replace(row, uncorrected=few_labels(row.labelled) if alone.difference else "")
 
     def _judged(self, sides: Sides) -> Sides:
@@ -387,8 +389,8 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders =
 
     Holm follows the orders.
     """
-    made = [row for row in rows if row.found.p_value is not None]
-    p = [row.found.p_value or 0.0 for row in made]
+    made = [row for row in rows if row.difference.p_value is not None]
+    p = [row.difference.p_value or 0.0 for row in made]
     after = _after(made, orders) if method == "holm" else [None] * len(made)
     adjusted_p = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
     known = {id(row): float(value) for row, value in zip(made, adjusted_p, strict=True)}
@@ -398,7 +400,7 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders =
 
 def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
     """The orders that apply: those of metrics in which some row is tested after another one."""
-    made = [row for row in rows if row.found.p_value is not None]
+    made = [row for row in rows if row.difference.p_value is not None]
     later = {row.metric for row, before in zip(made, _after(made, orders), strict=True) if before is not None}
     return {name: order for name, order in orders.items() if name in later}
 
@@ -423,7 +425,7 @@ def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
 
 
 def _detectable(row: ComparisonRow, level: float) -> float | None:
-    error, df = row.found.std_error, row.found.df
+    error, df = row.difference.std_error, row.difference.df
     if error is None or df is None:
         return None
     least = detectable_difference(error, df=df, alpha=level)

@@ -266,10 +266,10 @@ def _of_baseline(
             continue
         if gate.statistic not in (row.statistic, *row.also):
             continue
-        judge = row if row.judged is None else replace(row, found=row.judged)
+        judge = row if row.judged is None else replace(row, difference=row.judged)
         outcome = judged = _difference(gate, judge)
         if row.judged is not None and not gate.judge_alone:
-            outcome = replace(_difference(gate, row), compared=judge.found.n, judged=judged)
+            outcome = replace(_difference(gate, row), compared=judge.difference.n, judged=judged)
         if row.labelled or row.uncorrected:
             why = "" if outcome.judged else _OFF if row.judged else row.uncorrected
             outcome = replace(outcome, labelled=row.labelled, uncorrected=why)
@@ -280,13 +280,13 @@ def _of_baseline(
 def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
     from evalflow.summary.verdicts import oriented
 
-    value, low, high = oriented(row.found, higher_is_better=row.higher_is_better)
-    outcome = _evaluate(gate, (row.dataset, "", row.metric, row.judge), value, (low, high), row.found.n)
+    value, low, high = oriented(row.difference, higher_is_better=row.higher_is_better)
+    outcome = _evaluate(gate, (row.dataset, "", row.metric, row.judge), value, (low, high), row.difference.n)
     margin = -gate.condition.limit
     needed = None if outcome.passed is not None else row.cases_to_decide(margin)
     unseen = row.unseen_share(margin) if outcome.passed and outcome.low is not None else None
-    method = row.found.method
-    return replace(outcome, compared=row.found.n, cases_needed=needed, method=method, unseen_share=unseen)
+    method = row.difference.method
+    return replace(outcome, compared=row.difference.n, cases_needed=needed, method=method, unseen_share=unseen)
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> SummaryRow | None:

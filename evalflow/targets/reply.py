@@ -31,7 +31,7 @@ from evalflow.values.jsonvalues import (
     kind,
     parsed,
 )
-from evalflow.values.leaves import leaves, said
+from evalflow.values.leaves import leaves, utterances
 
 if TYPE_CHECKING:
     from evalflow.traces.reading import TraceReading
@@ -399,7 +399,7 @@ def _places(name: str, reply: object) -> str:
     """Where else the value of a field may be: texts of the reply, wrapped and long ones first, or its longest lists."""
     candidates = [leaf for leaf in leaves(reply) if not _OF_AN_ERROR.match(leaf.path)]
     if name == "answer":
-        likely = sorted(said(candidates), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
+        likely = sorted(utterances(candidates), key=lambda leaf: (not leaf.is_wrapped, -len(str(leaf.value))))
     else:
         lists = [leaf for leaf in candidates if name == "contexts" and as_list(leaf.value)]
         likely = sorted(lists, key=lambda leaf: -len(as_list(leaf.value)))

@@ -63,7 +63,7 @@ def leaves(value: object, *keys: str | int) -> Iterator[Leaf]:
         yield Leaf(keys, value)
 
 
-def said(candidates: Iterable[Leaf]) -> list[Leaf]:
+def utterances(candidates: Iterable[Leaf]) -> list[Leaf]:
     """The texts that may be a question or an answer: without names of models and ids, those in wrappers first."""
     texts = (leaf for leaf in candidates if isinstance(leaf.value, str) and not _NOT_SAID.fullmatch(leaf.name))
     return sorted(texts, key=lambda leaf: not leaf.is_wrapped)

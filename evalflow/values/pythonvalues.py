@@ -141,8 +141,8 @@ def _array(value: Any, left: int) -> object:
     kind = str(getattr(value, "dtype", ""))
     if finest := _FINEST.fullmatch(kind):
         as_list = value.astype(f"{finest[1]}[us]").tolist
-    found = as_list()
-    return _plain(as_printed(found, kind) if SINGLE.search(kind) else found, left - 1)
+    listed = as_list()
+    return _plain(as_printed(listed, kind) if SINGLE.search(kind) else listed, left - 1)
 
 
 def _record(value: Any, left: int) -> object:

@@ -104,7 +104,7 @@ def test_every_statistic_that_labels_can_correct_is_corrected(rows: list[dict[st
 
 def test_the_sweep_and_the_two_runs_get_one_answer(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
     assert sweep.asked("compare", str(sweep.folder))["rows"] == rows
-    python = evalflow.compare(*sweep.runs).found.document()["rows"]
+    python = evalflow.compare(*sweep.runs).comparison.document()["rows"]
     assert json.loads(json.dumps(python)) == rows
 
 

@@ -36,7 +36,7 @@ def _row(difference: float | None, low: float | None, high: float | None, p: flo
 
 
 RISE, FALL = _row(0.08, 0.02, 0.14, 0.01), _row(-0.08, -0.14, -0.02, 0.01)
-TONE = replace(FALL, metric="tone", also=(), found=replace(FALL.found, method="paired_t", n=40, clusters=40))
+TONE = replace(FALL, metric="tone", also=(), difference=replace(FALL.difference, method="paired_t", n=40, clusters=40))
 
 
 def _attributed(row: ComparisonRow, changed: WhatChanged) -> ComparisonRow:
@@ -64,7 +64,7 @@ def _attributed(row: ComparisonRow, changed: WhatChanged) -> ComparisonRow:
             [],
             "B is better: steps is 0.080 higher (0.020 to 0.140).",
         ),
-        (replace(RISE, judged=FALL.found), [], "B is better: exact is 8 points higher (2 to 14)."),
+        (replace(RISE, judged=FALL.difference), [], "B is better: exact is 8 points higher (2 to 14)."),
         (RISE, [TONE], "B is better: 8 points more answers pass exact (2 to 14). But tone is worse."),
         (
             _row(0.0, -0.04, 0.04),
@@ -95,7 +95,7 @@ WHOLE = replace(RISE, metric="cases", statistic="pass_rate", also=())
             replace(RISE, uncorrected="no label is of b"),
             ", by the metric alone, since labels correct nothing (no label is of b)",
         ),
-        (replace(RISE, judge="j", labelled=60, judged=RISE.found), ""),
+        (replace(RISE, judge="j", labelled=60, judged=RISE.difference), ""),
         (replace(RISE, judge="j", labelled=60), ""),
         (WHOLE, ""),
         (replace(WHOLE, labelled=60, uncorrected="labels correct means only"), ", by the metrics alone"),
@@ -105,7 +105,7 @@ WHOLE = replace(RISE, metric="cases", statistic="pass_rate", also=())
 def test_the_head_says_whose_difference_it_is_unless_labels_correct_it(
     row: ComparisonRow, by: str, clear: bool
 ) -> None:
-    row = row if clear else replace(row, p_adjusted=0.5, found=replace(row.found, p_value=0.5, low=-0.1))
+    row = row if clear else replace(row, p_adjusted=0.5, difference=replace(row.difference, p_value=0.5, low=-0.1))
     head = "B is better" if clear else "No clear difference"
     assert of_comparison([row], UNCHANGED).first.startswith(f"{head}{by}: ")
 
@@ -143,7 +143,7 @@ def test_runs_are_called_by_their_titles() -> None:
 
 @pytest.mark.parametrize(("judge", "who"), [("j", "judge"), (None, "metric")])
 def test_what_the_judge_alone_says_stands_beside_a_corrected_number(judge: str | None, who: str) -> None:
-    found = of_comparison([replace(_row(-0.05, -0.12, 0.02), judged=RISE.found, judge=judge)], UNCHANGED)
+    found = of_comparison([replace(_row(-0.05, -0.12, 0.02), judged=RISE.difference, judge=judge)], UNCHANGED)
     assert found.verdict == "cannot_tell"
     assert found.first == "No clear difference: exact is 5 points lower (2 higher to 12 lower)."
     assert found.beside == f"The {who} alone says: 8 points more answers pass exact (2 to 14)."
@@ -157,7 +157,7 @@ def test_another_judge_of_the_same_answers_is_not_better_but_measured_by_people(
     expected = "Same answers, another judge: 8 points more answers pass exact than before (2 to 14)."
     assert alone == f"{expected} {NOT_LABELLED}"
     before, after = (Estimated(value, value - 0.1, value + 0.1, 0.05, 40, "bootstrap") for value in (0.44, 0.46))
-    kappa = AgreementChange("kappa", before, after, _row(0.02, -0.1, 0.14).found)
+    kappa = AgreementChange("kappa", before, after, _row(0.02, -0.1, 0.14).difference)
     people = JudgeAgreementChange("set", "exact", ("old", "new"), 40, [kappa])
     said = str(of_comparison([row], changed, [people], sides=TITLES))
     agreed = "agreement with labels 0.44 before, 0.46 now (kappa, 40 labels; no clear change)"
@@ -196,7 +196,7 @@ def test_a_clear_change_that_cannot_be_attributed_is_not_hidden_behind_an_unclea
 
 
 def test_a_difference_that_many_comparisons_make_unclear_says_so() -> None:
-    row = replace(RISE, p_adjusted=0.3, found=replace(RISE.found, p_value=0.03))
+    row = replace(RISE, p_adjusted=0.3, difference=replace(RISE.difference, p_value=0.03))
     said = str(of_comparison([row, replace(row, metric="tone", also=())], UNCHANGED, family=2))
     expected = "No clear difference after adjusting for 2 comparisons: 8 points more answers pass exact (2 to 14)."
     assert said == expected

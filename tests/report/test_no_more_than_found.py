@@ -96,15 +96,15 @@ def compared(found: tuple[Grid, Grid, Mapping[str, bool], Mapping[str, float | N
 
 def truth(row: ComparisonRow) -> str:
     """What may be said of a row, decided here once more: by its adjusted p-value and its interval."""
-    low, high, p = row.found.low, row.found.high, row.p_adjusted
+    low, high, p = row.difference.low, row.difference.high, row.p_adjusted
     if (
         p is None
         or p >= 0.05
-        or not row.found.difference
+        or not row.difference.difference
         or (low is not None and high is not None and low <= 0 <= high)
     ):
         return ""
-    return "better" if (row.found.difference > 0) == row.higher_is_better else "worse"
+    return "better" if (row.difference.difference > 0) == row.higher_is_better else "worse"
 
 
 def layouts(found: Comparison, folder: Path) -> Iterator[str]:

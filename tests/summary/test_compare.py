@@ -66,7 +66,7 @@ def test_better_worse_and_cannot_tell(rows: Callable[..., list[ComparisonRow]]):
 def test_pass_rates_are_a_row_of_their_own_unless_they_are_the_scores(rows: Callable[..., list[ComparisonRow]]):
     a, b = [0.2, 0.4, 0.6, 0.9], [0.3, 0.7, 0.8, 1.0]
     found = rows(a, b, threshold=0.5)
-    assert [(row.statistic, row.found.method) for row in found] == [
+    assert [(row.statistic, row.difference.method) for row in found] == [
         ("mean", "paired_t_rare_sign_flip"),
         ("pass_rate", "newcombe_mcnemar"),
     ]
@@ -79,9 +79,9 @@ def test_a_family_is_adjusted_together_and_can_detect_less(rows: Callable[..., l
     high = [s + 0.02 + 0.05 * (i % 4) for i, s in enumerate(low)]
     [alone] = rows(low, high)
     pair = adjusted([alone, alone], "holm")
-    assert alone.found.p_value is not None
-    assert alone.p_adjusted == alone.found.p_value
-    assert pair[0].p_adjusted == pytest.approx(2 * alone.found.p_value)
+    assert alone.difference.p_value is not None
+    assert alone.p_adjusted == alone.difference.p_value
+    assert pair[0].p_adjusted == pytest.approx(2 * alone.difference.p_value)
     assert (pair[0].detectable or 0) > (alone.detectable or 0) > 0
 
 
@@ -89,7 +89,7 @@ def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
     tags = [("Safety > Jailbreak",), ("Safety",), (), ("Other",)]
     a, b = ([record(s, i, tags=tags[i]) for i, s in enumerate(side)] for side in ([0.1] * 4, [0.2, 0.3, 0.4, 0.5]))
     found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {}, by_tag=True)
-    assert [(row.tag, row.found.n) for row in found] == [
+    assert [(row.tag, row.difference.n) for row in found] == [
         (None, 4),
         ("Other", 1),
         ("Safety", 2),
@@ -107,7 +107,7 @@ def test_a_tag_of_cases_that_have_a_row_already_is_no_test_of_its_own(record: Ma
     assert [(row.tag, row.also_tags) for row in found] == [(None, ["All"]), ("Safety", ["Safety > Jailbreak"])]
     samples, _ = compare_samples(a, b, ("a", "b"), metrics, by_tag=True)
     assert [(row.tag, row.also_tags) for row in samples] == [(row.tag, row.also_tags) for row in found]
-    assert adjusted(found, "holm")[0].p_adjusted == pytest.approx(2 * (found[0].found.p_value or 0))
+    assert adjusted(found, "holm")[0].p_adjusted == pytest.approx(2 * (found[0].difference.p_value or 0))
     for tag in (None, "All", "Safety > Jailbreak"):
         gate = Gate("m", "mean", Condition(">=", -1.0), tag, baseline=True)
         assert len(evaluate_gates([gate], pl.DataFrame(schema=summary_schema()), found)[0].rows) == 1
@@ -115,7 +115,7 @@ def test_a_tag_of_cases_that_have_a_row_already_is_no_test_of_its_own(record: Ma
 
 def test_what_could_be_detected_is_no_more_than_the_scale_holds(rows: Callable[..., list[ComparisonRow]]):
     [few] = rows([1, 1], [1, 0])
-    assert (few.found.std_error, few.detectable) == (0.5, None)
+    assert (few.difference.std_error, few.detectable) == (0.5, None)
     [unbounded] = rows([1, 1], [1, 0], traits=Traits())
     assert (unbounded.detectable or 0) > 1
 
@@ -123,7 +123,7 @@ def test_what_could_be_detected_is_no_more_than_the_scale_holds(rows: Callable[.
 def test_a_group_is_the_cluster(record: Make, table: Table):
     a, b = ([record(s, i, group=f"g{i // 3}") for i, s in enumerate(side)] for side in ([0.1] * 6, [0.2, 0.3, 0.1] * 2))
     found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {})
-    assert (found[0].found.n, found[0].found.clusters) == (6, 2)
+    assert (found[0].difference.n, found[0].difference.clusters) == (6, 2)
 
 
 def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]]):
@@ -203,7 +203,7 @@ def test_figures_of_a_positive_label(figures: Callable[..., dict[str, Comparison
     assert list(found) == ["mean", "precision", "recall", "f1", "mcc"]
     assert found["mean"].also == ["accuracy"]
     assert found["mean"].called == "accuracy"
-    recall, f1, precision = (found[name].found for name in ("recall", "f1", "precision"))
+    recall, f1, precision = (found[name].difference for name in ("recall", "f1", "precision"))
     # Recall is a share of the 30 cases that are true, the same in both runs.
     assert (recall.n, recall.value_a, recall.value_b, recall.method) == (30, 20 / 30, 28 / 30, "newcombe_mcnemar")
     assert recall.p_value == 2 / 2**8
@@ -229,7 +229,7 @@ def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonR
         "mcc",
     ]
     assert found["mean"].also == ["accuracy", "weighted_recall"]
-    assert found["macro_precision"].found.method == "none: undefined in a run"
+    assert found["macro_precision"].difference.method == "none: undefined in a run"
     assert found["macro_f1"].verdict == "better"
 
 
@@ -238,12 +238,12 @@ def test_figures_of_each_class_on_request(figures: Callable[..., dict[str, Compa
     b = [("x", "x")] * 10 + [("y", "y")] * 9 + [("y", "z")] + [("z", "z")] * 10
     found = figures(a, b, FigureSpec("classification"), by_class=True)
     assert [name for name in found if name.endswith("[y]")] == ["precision[y]", "recall[y]", "f1[y]", "f2[y]"]
-    recall = found["recall[y]"].found
+    recall = found["recall[y]"].difference
     assert (recall.n, recall.value_a, recall.value_b, recall.method) == (10, 0, 0.9, "newcombe_mcnemar")
-    assert found["recall[z]"].found.method == "rule_of_three: 10 of 10 cases alike"
-    assert found["precision[y]"].found.method == "none: undefined in a run"
-    assert (found["f1[x]"].found.value_a, found["f1[x]"].found.value_b) == (pytest.approx(20 / 30), 1)
-    assert (found["f1[x]"].found.low or 0) > 0
+    assert found["recall[z]"].difference.method == "rule_of_three: 10 of 10 cases alike"
+    assert found["precision[y]"].difference.method == "none: undefined in a run"
+    assert (found["f1[x]"].difference.value_a, found["f1[x]"].difference.value_b) == (pytest.approx(20 / 30), 1)
+    assert (found["f1[x]"].difference.low or 0) > 0
 
 
 def test_figures_of_each_label_on_request(figures: Callable[..., dict[str, ComparisonRow]]):
@@ -256,17 +256,17 @@ def test_figures_of_each_label_on_request(figures: Callable[..., dict[str, Compa
         "mean",
         *(f"{name}[{label}]" for label in ("rude", "spam") for name in ("precision", "recall", "f1")),
     ]
-    assert (found["recall[spam]"].found.value_a, found["recall[spam]"].found.value_b) == (0.25, 0.85)
+    assert (found["recall[spam]"].difference.value_a, found["recall[spam]"].difference.value_b) == (0.25, 0.85)
     assert found["recall[spam]"].verdict == "better"
     assert found["recall[rude]"].verdict == "worse"
-    assert found["precision[rude]"].found.method == "none: undefined in a run"
+    assert found["precision[rude]"].difference.method == "none: undefined in a run"
 
 
 def test_figures_of_groups_draw_them_whole(figures: Callable[..., dict[str, ComparisonRow]]):
     found = figures(BEFORE, AFTER, BINARY, group=lambda i: f"g{i // 4}")
-    assert (found["f1"].found.clusters, found["f1"].found.n) == (15, 60)
-    assert found["f1"].found.method == "paired_cluster_bootstrap_swaps: fewer than 30 clusters"
-    assert found["recall"].found.method.startswith("paired_cr2_t")
+    assert (found["f1"].difference.clusters, found["f1"].difference.n) == (15, 60)
+    assert found["f1"].difference.method == "paired_cluster_bootstrap_swaps: fewer than 30 clusters"
+    assert found["recall"].difference.method.startswith("paired_cr2_t")
 
 
 def test_less_is_better_of_stated_confidence(figures: Callable[..., dict[str, ComparisonRow]]):
@@ -276,10 +276,10 @@ def test_less_is_better_of_stated_confidence(figures: Callable[..., dict[str, Co
     found = figures(a, b, spec)
     assert (found["brier"].higher_is_better, found["ece"].higher_is_better) == (False, False)
     assert found["brier"].verdict == "better"
-    assert found["ece"].found.value_a == pytest.approx(0.49)
-    assert found["ece"].found.value_b == pytest.approx(0.015)
+    assert found["ece"].difference.value_a == pytest.approx(0.49)
+    assert found["ece"].difference.value_b == pytest.approx(0.015)
     assert found["ece"].verdict == "better"
-    assert found["f1"].found.method == "rule_of_three: the 45 that count of 60 cases alike"
+    assert found["f1"].difference.method == "rule_of_three: the 45 that count of 60 cases alike"
 
 
 def test_repeats_of_a_case_share_its_weight(record: Make, table: Table):
@@ -290,7 +290,7 @@ def test_repeats_of_a_case_share_its_weight(record: Make, table: Table):
     once = [cell(True, True, 0, 0), cell(False, True, 1, 0)]
     thrice = [cell(True, True, 0, k) for k in range(3)] + [cell(False, k == 0, 1, k) for k in range(4)]
     pairing = pair_scores(frame(table, once), frame(table, thrice))
-    found = {row.statistic: row.found for row in compare_cases(pairing, ("a", "b"), {"m": Traits(figures=BINARY)})}
+    found = {row.statistic: row.difference for row in compare_cases(pairing, ("a", "b"), {"m": Traits(figures=BINARY)})}
     assert (found["precision"].value_a, found["precision"].value_b) == (0.5, pytest.approx(1 / 1.25))
 
 
@@ -300,8 +300,11 @@ def test_a_measure_of_retrieval_is_a_mean_over_the_cases_that_have_it(record: Ma
     sides = [frame(table, [record(v["f1"], i, value=v) for i, v in enumerate(side)]) for side in (values, better)]
     spec = FigureSpec("retrieval", measures=("f1", "mrr"))
     found = compare_cases(pair_scores(sides[0], sides[1]), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
-    assert [(row.statistic, list(row.also), row.found.n) for row in found] == [("mean", ["f1"], 12), ("mrr", [], 11)]
-    assert found[1].found.difference == 0.5
+    assert [(row.statistic, list(row.also), row.difference.n) for row in found] == [
+        ("mean", ["f1"], 12),
+        ("mrr", [], 11),
+    ]
+    assert found[1].difference.difference == 0.5
 
 
 def test_of_pairs_the_win_rate_is_the_mean_and_what_the_judge_leans_to_is_not_compared(record: Make, table: Table):
@@ -324,14 +327,17 @@ def test_a_declared_order_takes_over_the_level_and_stops_at_the_first_that_is_no
     high = [score + (0.3 if i < 7 else 0.02 * (i % 3)) for i, score in enumerate(low)]
     mean, rate = rows(low, high, threshold=0.6)
     assert (mean.statistic, rate.statistic) == ("mean", "pass_rate")
-    assert mean.found.p_value is not None
-    assert rate.found.p_value is not None
-    assert rate.p_adjusted == pytest.approx(max(rate.found.p_value, 2 * mean.found.p_value))
+    assert mean.difference.p_value is not None
+    assert rate.difference.p_value is not None
+    assert rate.p_adjusted == pytest.approx(max(rate.difference.p_value, 2 * mean.difference.p_value))
     first, second = adjusted([mean, rate], "holm", {"m": ("mean", "pass_rate")})
-    assert (first.p_adjusted, second.p_adjusted) == (mean.found.p_value, max(mean.found.p_value, rate.found.p_value))
+    assert (first.p_adjusted, second.p_adjusted) == (
+        mean.difference.p_value,
+        max(mean.difference.p_value, rate.difference.p_value),
+    )
     assert (first.detectable or 0) < (mean.detectable or 0)
     second, first = adjusted([rate, mean], "holm", {"m": ("pass_rate", "mean")})
-    assert first.p_adjusted == pytest.approx(max(rate.found.p_value, mean.found.p_value))
+    assert first.p_adjusted == pytest.approx(max(rate.difference.p_value, mean.difference.p_value))
     assert [row.p_adjusted for row in adjusted([mean, rate], "bh", {"m": ("mean", "pass_rate")})] == [
         row.p_adjusted for row in adjusted([mean, rate], "bh")
     ]

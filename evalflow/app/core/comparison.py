@@ -250,7 +250,7 @@ def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
 
 def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
     a, b = one.pair if several else ("A", "B")
-    corrected, saved = one.found, one.found.labels_saved
+    corrected, saved = one.corrected, one.corrected.labels_saved
     mean = f"{number(corrected.estimate)}{bracketed(corrected.low, corrected.high)}"
     alone = f"{number(corrected.human_mean)}{bracketed(one.plain.low, one.plain.high)}"
     more = f"; {counted(saved, 'more case')} would make it as narrow" if saved and saved > 0 else ""
@@ -296,7 +296,7 @@ def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, sever
 
 def _corrects_nothing(row: ComparisonRow) -> bool:
     """Return whether people labelled the differing answers but the labels correct nothing."""
-    return bool(row.judged is None and row.labelled and row.uncorrected and row.found.difference and not row.tag)
+    return bool(row.judged is None and row.labelled and row.uncorrected and row.difference.difference and not row.tag)
 
 
 def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: bool) -> str:
@@ -340,7 +340,7 @@ def _of_whole_runs(rows: list[ComparisonRow], *runs: SavedRun) -> list[Compariso
     """The rows; without intervals and tests if looks stopped a run, as both hold for runs of a fixed size only."""
     if not any(run.manifest.stopped for run in runs):
         return rows
-    return [replace(row, found=untold(row.found, STOPPED_BY_LOOKS), judged=None) for row in rows]
+    return [replace(row, difference=untold(row.difference, STOPPED_BY_LOOKS), judged=None) for row in rows]
 
 
 def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:

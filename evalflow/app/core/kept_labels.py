@@ -185,7 +185,7 @@ class LabelSources:
 
     def __init__(self, beside: Iterable[Path] = ()) -> None:
         self._beside = [source for path in beside if (source := _read_source(str(path)))]
-        self._found: dict[Path, list[_Source]] = {}
+        self._by_folder: dict[Path, list[_Source]] = {}
         self._rows: dict[Path, pl.DataFrame] = {}
 
     def of(self, folder: Path) -> list[_Source]:
@@ -196,9 +196,9 @@ class LabelSources:
         return sorted(by_folder.values(), key=lambda one: one.at, reverse=True)
 
     def _in(self, base: Path) -> list[_Source]:
-        if base not in self._found:
-            self._found[base] = list(_sources_in(base))
-        return self._found[base]
+        if base not in self._by_folder:
+            self._by_folder[base] = list(_sources_in(base))
+        return self._by_folder[base]
 
     def labels(self, source: _Source) -> pl.DataFrame:
         from evalflow.summary.agreement import label_frame

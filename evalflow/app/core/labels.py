@@ -72,7 +72,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     path = paths.resolve(given) if isinstance(given, str) else None
     source = shown(path) if path else OF_DATA if given is None else OF_ROWS
     if given is None:
-        if kept := _found_again(run):
+        if kept := _collected(run):
             return kept
         parsed_labels = _of_data(run)
     else:
@@ -97,7 +97,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     return _bound(run, parsed_labels, source, replace(elsewhere, metrics=known))
 
 
-def _found_again(run: SavedRun) -> RunLabels | None:
+def _collected(run: SavedRun) -> RunLabels | None:
     """Return the valid labels in a run's data; on other datasets and metrics its stored labels, else other runs'."""
     data = _of_data(run)
     if data.problems:

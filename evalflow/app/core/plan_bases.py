@@ -158,7 +158,7 @@ def pilot_bases(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts, i
 def _family(a: SavedRun, b: SavedRun) -> int:
     """Number of tests that `compare` makes of two such runs, by its adjustment."""
     rows = compare_cases(pair_scores(a.scores(), b.scores(), b.traits), (a.name, b.name), b.traits)
-    made = sum(row.found.p_value is not None for row in rows)
+    made = sum(row.difference.p_value is not None for row in rows)
     return max(1, made - tests_in_order(rows, test_orders([a, b])))
 
 

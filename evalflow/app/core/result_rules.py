@@ -61,15 +61,15 @@ class ResultRules:
         A judge's own threshold for a metric takes precedence. The metric's own applies only if the judge is calibrated:
         the scores of other judges rank answers, but do not show which are good enough.
         """
-        found: list[Threshold] = []
+        limits: list[Threshold] = []
         for name, metric in self.metrics.items():
             value = metric.config.threshold
             if metric.judge is not None:
                 scorer = self.scorer(name)
                 value = (scorer.thresholds or {}).get(name, value if scorer.calibrated else None)
             if value is not None:
-                found.append(Threshold(name, metric.judge, value, metric.config.direction))
-        return found
+                limits.append(Threshold(name, metric.judge, value, metric.config.direction))
+        return limits
 
     def composites(self) -> list[Composite]:
         """The composites that are computed from the scores; their parts must be usable (see `unusable_parts`)."""

@@ -173,7 +173,7 @@ def draw_pairs(
     keys = list(sample.weights)
     groups = {one.key: one.group for one in candidates}
     cases = {key[:2] for key in keys}
-    others = {_place(row): _said(row) for row in _answered(other, cases)}
+    others = {_place(row): _answer_text(row) for row in _answered(other, cases)}
     rows = {_key(row): row for row in _answered(run, cases)}
     twice, (of, among) = doubled(len(keys), overlap), sample.strata["all"]
     items: list[DrawnItem] = []
@@ -206,7 +206,7 @@ def _place(row: AnsweredCase) -> tuple[str, str, int]:
     return row.case.dataset, row.case.id, row.target_repeat
 
 
-def _said(row: AnsweredCase) -> str:
+def _answer_text(row: AnsweredCase) -> str:
     assert row.answer is not None  # `_answered` gives no others
     return _frozen(as_answered(row.case, row.answer), ()).answer
 
@@ -214,7 +214,7 @@ def _said(row: AnsweredCase) -> str:
 def _digests(row: AnsweredCase) -> tuple[str, str]:
     """Short digests of the question and of the answer, of which a run has many."""
     asked = json.dumps([turn.text for turn in row.case.messages])
-    question, answer = (blake2b(text.encode(), digest_size=16).hexdigest() for text in (asked, _said(row)))
+    question, answer = (blake2b(text.encode(), digest_size=16).hexdigest() for text in (asked, _answer_text(row)))
     return question, answer
 
 

@@ -30,7 +30,7 @@ class QuestionChecks:
         self._parts = parts
         self._run = parts.settings.run
         self._prompt = turn_template(getattr(self._run.target, "prompt", None), "target.prompt", parts.prompts)
-        self._found: list[tuple[Case, str]] = []
+        self._flagged: list[tuple[Case, str]] = []
         self._more: Counter[tuple[str, str]] = Counter()
         self._asked: Counter[str] = Counter()
         self._pictures: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class QuestionChecks:
 
     def problems(self) -> Iterator[Problem]:
         """Cases whose question is empty, each with its place in the file."""
-        pairs = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
+        pairs = [(case, self._problem(case, what)) for case, what in self._flagged if self._counts(case.dataset, what)]
         for place, problem in placed(self._parts.datasets, pairs):
             yield replace(problem, where=place or problem.where)
         for (name, what), n in self._more.items():
@@ -66,8 +66,8 @@ class QuestionChecks:
                 )
 
     def _keep(self, case: Case, what: str, times: int) -> None:
-        if len(self._found) < SHOWN:
-            self._found.append((case, what))
+        if len(self._flagged) < SHOWN:
+            self._flagged.append((case, what))
         else:
             self._more[case.dataset, what] += times
 

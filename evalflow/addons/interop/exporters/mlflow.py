@@ -109,7 +109,7 @@ class _MlflowExport:
         with self._mlflow.start_span("answer") as span:
             if self._run.text == "all":
                 span.set_inputs({"question": case.question})
-                span.set_outputs(row.said)
+                span.set_outputs(row.answer_text)
             tags = {"dataset": case.dataset, "case.id": case.id, "target": row.target}
             tags["target_repeat"] = str(row.target_repeat)
             self._mlflow.update_current_trace(tags={f"evalflow.{name}": text for name, text in tags.items()})

@@ -110,15 +110,15 @@ class _WeaveExport:
         asked: dict[str, Any] = {"case": case.id, "dataset": case.dataset, "target_repeat": row.target_repeat}
         if self._run.text == "all":
             asked["question"] = case.question
-        output = row.said if self._run.text == "all" else None
+        output = row.answer_text if self._run.text == "all" else None
         prediction = logger.log_prediction(inputs=asked, output=output)
         scores = by_column(row)
         for key, score in scores.items():
-            prediction.log_score(self._names[key], self._told(score))
+            prediction.log_score(self._names[key], self._details(score))
         prediction.finish()
         return len(scores)
 
-    def _told(self, score: Score) -> Mapping[str, Any]:
+    def _details(self, score: Score) -> Mapping[str, Any]:
         """A score with its state. Unknown values are left out, so a cell without a score has no value."""
         values = {"value": score["score"], "passed": score["passed"], "state": score["status"]}
         values |= {"threshold": score["threshold"], "judge": score["judge"], "error_type": score["error_type"]}

@@ -198,7 +198,7 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str,
     case = input_of(asked, ledger, row.where)
     if asks_nothing(case):
         raise Untranslatable("its question is empty")
-    answer = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
+    answer = row.recorded_answer(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
     if answer is not None:
         turns = [_turn(item) for item in as_list(answer)] if are_messages(answer) else answer
         case |= answer_of(turns, about, ledger, row.where)

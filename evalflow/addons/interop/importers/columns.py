@@ -79,7 +79,7 @@ class Columns:
         name = next((name for name in names if name in self), None)
         return "" if name is None else text_of(self.get(name), name)
 
-    def said(self, *names: str) -> object:
+    def recorded_answer(self, *names: str) -> object:
         """As `get`, for a recorded answer: "" is accepted if no key has another value."""
         answer = self.get(*names)
         return "" if answer is None and any(self._data.get(name) == "" for name in names) else answer

@@ -110,12 +110,12 @@ def conversation_case(messages: Sequence[Message], hint: str = "") -> tuple[dict
     asked, replies = _split_answer(messages)
     if not asked:
         raise Untranslatable("it has no turn of a user", hint)
-    answer = said_in(replies)
+    answer = answer_in(replies)
     case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     return case, about_answer(replies)
 
 
-def said_in(messages: Sequence[Message]) -> str | None:
+def answer_in(messages: Sequence[Message]) -> str | None:
     """The assistant's text in messages that answer a user; None without messages of the assistant."""
     texts = [message.content for message in messages if message.role == "assistant"]
     return "\n".join(text for text in texts if text) if texts else None

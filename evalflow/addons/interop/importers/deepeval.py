@@ -166,7 +166,7 @@ def _single(row: Columns) -> dict[str, object]:
         raise Untranslatable("its `input` is not text", "give it one")
     answer_keys = _keys("actual_output")
     answer = row.take(plain_text, *answer_keys)
-    if answer is None and row.peek(*answer_keys) is None and row.said(*answer_keys) == "":
+    if answer is None and row.peek(*answer_keys) is None and row.recorded_answer(*answer_keys) == "":
         answer = ""
     retrieved, context = row.take(_passages, *_RETRIEVED), row.take(_passages, "context")
     return present(

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined
-from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
+from evalflow.addons.interop.importers.conversation import answer_in, are_messages, history_in, message_rows, read_turns
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, as_json, output_text, question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import parsed
@@ -48,7 +48,7 @@ class Platform:
     Attributes:
         tool: The tool's name, for people.
         column: The column of data/ that holds its scores.
-        asked, said, expected: The columns of the input, the recorded answer and the reference.
+        asked, answer, expected: The columns of the input, the recorded answer and the reference.
         runs: A row with one of these columns is a run, and its output is the answer; in other rows it is the
             reference. Empty: it is always the answer.
         scores: The scores of a row.
@@ -68,7 +68,7 @@ class Platform:
     tool: str
     column: str
     asked: Sequence[str]
-    said: Sequence[str]
+    answer: Sequence[str]
     expected: Sequence[str]
     scores: Callable[[Columns], Scores]
     hint: str
@@ -189,7 +189,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if reason := platform.part_of(row):
         raise Untranslatable(reason)
     read = parsed if platform.encoded else _structured if encoded else _same
-    cells = [field_of(row, names) for names in (platform.asked, platform.said, platform.expected)]
+    cells = [field_of(row, names) for names in (platform.asked, platform.answer, platform.expected)]
     asked, answer, expected = (None if _is_blank(value, platform) else value for value in map(read, cells))
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
@@ -198,7 +198,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if expected is None and not is_run:
         expected, answer, expected_cell = answer, None, said_cell
     failure = None if answer is not None else field_of(row, platform.failure)
-    if answer is None and failure is None and is_run and row.said(*platform.said) == "":
+    if answer is None and failure is None and is_run and row.recorded_answer(*platform.answer) == "":
         answer = ""
     case = input_of(asked, ledger, row.where)
     if not case.get("messages") and (not asked or asks_nothing(case)):
@@ -289,7 +289,7 @@ def answer_of(
         is_more = any(item.metadata for item in messages) if is_one else len(as_map(output)) > 1
         if is_more or any(item.parts for item in messages) or (len(turns) > 1 and not steps):
             about |= joined(about, {"output": output})
-        answer = messages[0].content if is_one and messages else said_in(messages[-1:]) or ""
+        answer = messages[0].content if is_one and messages else answer_in(messages[-1:]) or ""
         return {"answer": answer, **present(actual=steps)}
     text = spoken_text(output)
     if not _is_whole(output, text):

@@ -130,7 +130,7 @@ MLFLOW = Platform(
     tool="MLflow",
     column="mlflow",
     asked=("inputs", "request", "request_preview", "question"),
-    said=("outputs", "response", "response_preview", "predictions"),
+    answer=("outputs", "response", "response_preview", "predictions"),
     expected=("expectations", "targets", "ground_truth", "expected_response"),
     scores=_scores,
     hint="export a dataset (dataset.to_df().to_json(..., orient='records')), a result (result.result_df), or traces",

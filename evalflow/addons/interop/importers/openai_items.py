@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.conversation import (
     about_answer,
+    answer_in,
     are_messages,
     message_rows,
     plain_calls,
     read_turns,
-    said_in,
     steps_in,
 )
 from evalflow.addons.interop.importers.files import question_of
@@ -100,9 +100,9 @@ def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")
     turns = read_turns(outputs, ledger, sample.where) if are_messages(outputs) else []
     about: dict[str, object] = {}
-    if turns and text in (None, said_in(turns)):
+    if turns and text in (None, answer_in(turns)):
         sample.get("output")
-        about, text = about_answer(turns), said_in(turns)
+        about, text = about_answer(turns), answer_in(turns)
     sample.get("output_text")
     calls = steps_in(turns) or plain_calls(sample.peek("output_tools"))
     if calls:
@@ -110,7 +110,7 @@ def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
     failure = None
     if text is None:
         failure = sample.take(plain_text, "error") or sample.child("error").take(plain_text, "message")
-        text = "" if failure is None and sample.said("output_text") == "" else None
+        text = "" if failure is None and sample.recorded_answer("output_text") == "" else None
     return present(
         answer=text,
         actual=calls or None,

@@ -144,7 +144,7 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     case |= _conversation(listed, ledger, row.where) if listed else {}
     if asks_nothing(case):
         raise Untranslatable("its user_input is empty", "write the question")
-    answer, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
+    answer, reference = row.recorded_answer(*_SAID), _literal(row.get(*_REFERENCE))
     several = [as_json(item) for item in as_list(reference) if not is_missing(item)]
     if is_missing(reference) or reference == []:
         several = []

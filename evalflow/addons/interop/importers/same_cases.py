@@ -27,7 +27,7 @@ class SameCases:
         option, name: The dataset's file in conf/dataset, and its name in results.
         ids: All ids.
         waiting: The ids not yet used by an imported case, by a digest of what is asked.
-        found: How many imported cases have one.
+        matched: How many imported cases have one.
         is_used: Whether an importer used it; importers without one system's results do not.
     """
 
@@ -35,7 +35,7 @@ class SameCases:
     name: str
     ids: set[str] = field(default_factory=set[str])
     waiting: dict[bytes, deque[str]] = field(default_factory=lambda: defaultdict(deque))
-    found: int = 0
+    matched: int = 0
     is_used: bool = False
 
     @classmethod
@@ -53,15 +53,15 @@ class SameCases:
         ids = self.waiting.get(_digest(read_messages(turns_of(case))))
         if not ids:
             return None
-        self.found += 1
+        self.matched += 1
         return ids.popleft()
 
     def note(self, cases: int, file: str) -> str:
         """Report how many imported cases are in the dataset; UserError if none is."""
-        if not self.found:
+        if not self.matched:
             what = f"none of its {cases:,} cases has a question of {self.option}"
             raise UserError(Problem(what, file, "name the dataset that has these questions, or leave out --dataset"))
-        return f"{self.found:,} of {cases:,} cases have questions of {self.option} and get their ids"
+        return f"{self.matched:,} of {cases:,} cases have questions of {self.option} and get their ids"
 
 
 def turns_of(case: Mapping[str, object]) -> list[object]:

@@ -261,29 +261,29 @@ class RunScores:
 
     def conditions(self, wanted: ScoreFilter) -> list[ColumnElement[bool]]:
         """The conditions of a filter on the table of scores."""
-        found: list[ColumnElement[bool]] = [scores.c.run == self.run, *_within(wanted)]
+        clauses: list[ColumnElement[bool]] = [scores.c.run == self.run, *_within(wanted)]
         if wanted.metric is not None:
-            found.append(scores.c.metric == wanted.metric)
+            clauses.append(scores.c.metric == wanted.metric)
         if wanted.status is not None:
             # For one metric, its own index is faster than the index by status; `concat` keeps the planner from that
             # one.
             status = scores.c.status if wanted.metric is None else scores.c.status.concat("")
-            found.append(status == wanted.status)
+            clauses.append(status == wanted.status)
         elif wanted.metric is None and wanted.positions is None and _is_by_score(wanted):
-            found.append(
+            clauses.append(
                 scores.c.status == "scored"
             )  # always true here; it lets the query use the index that begins with status
         if wanted.positions is not None:
-            found.append(scores.c.position.in_(wanted.positions))
+            clauses.append(scores.c.position.in_(wanted.positions))
         if wanted.passed is not None:
             limits = [limit for limit in self.limits if wanted.metric in (None, limit.metric)]
-            found.append(or_(*(limit.holds(passed=wanted.passed) for limit in limits)) if limits else false())
+            clauses.append(or_(*(limit.holds(passed=wanted.passed) for limit in limits)) if limits else false())
         if wanted.tag:
-            found.append(scores.c.position.in_(self.tagged(wanted.tag)))
+            clauses.append(scores.c.position.in_(self.tagged(wanted.tag)))
         if wanted.text:
             matching = select(answers.c.position).where(answers.c.run == self.run, self.contains(wanted.text))
-            found.append(scores.c.position.in_(matching))
-        return found
+            clauses.append(scores.c.position.in_(matching))
+        return clauses
 
     def tagged(self, tag: str) -> Query:
         """The positions of the answers with a tag or a sub-tag."""

@@ -196,17 +196,17 @@ class NextRun:
 
     run: StoredRun
     budget: ProjectBudget | None = None
-    found: Offer | None = None
+    offer: Offer | None = None
 
     @property
     def problem(self) -> Problem | None:
         """Why it cannot start; None if it can."""
-        return refusal(self.budget, self.found) if self.budget and self.found and self.found.short else None
+        return refusal(self.budget, self.offer) if self.budget and self.offer and self.offer.short else None
 
     def take(self, connection: Connection) -> None:
         """Open its lease."""
-        if self.budget and self.found:
-            take(connection, self.budget, self.run.project_id, self.found, self.run.run_id, self.run.id)
+        if self.budget and self.offer:
+            take(connection, self.budget, self.run.project_id, self.offer, self.run.run_id, self.run.id)
 
 
 def next_run(connection: Connection) -> NextRun | None:

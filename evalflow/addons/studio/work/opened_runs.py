@@ -127,7 +127,7 @@ def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
     # Compared in the form of run.json: JSON turns the keys of a scale's anchors into texts.
     declared = json.loads(json.dumps(compose(named.words(), complete=False).storable))
     for path, value in _differences(declared, manifest.config):
-        if _is_said(path, value):
+        if _is_expressible(path, value):
             _put(changed, path, value)
         else:
             problems.append(Problem(f"its command line changed {'.'.join(path)}", "run", hint))
@@ -175,7 +175,7 @@ def _differences(
             yield (*path, key), new
 
 
-def _is_said(path: Sequence[str], value: object) -> bool:
+def _is_expressible(path: Sequence[str], value: object) -> bool:
     """Whether a request can express this value of the configuration; it cannot contain interpolations."""
     match path:
         case ("judge" | "embedder", *_) | ("cache", "mode"):

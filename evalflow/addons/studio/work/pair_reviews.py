@@ -11,7 +11,7 @@ from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import GivenLabel, ReviewedAnswer
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_results import current_labels
-from evalflow.addons.studio.work.review_rows import REVIEWS, StoredReview, found_review
+from evalflow.addons.studio.work.review_rows import REVIEWS, StoredReview, stored_review
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.metrics.scale import read_label
 from evalflow.summary.preferences import PeoplePreference, preference_of
@@ -40,7 +40,7 @@ def preference_between(space: Workspace, a: str, b: str) -> PeoplePreference | N
 @requires("edit")
 def preference_in(space: Workspace, name: str) -> PeoplePreference:
     """People's preferences in one review."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     return _preference(space, (review.draw.against, review.run_id), [review])
 
 

@@ -20,7 +20,7 @@ from evalflow.addons.studio.work.review_results import (
     review_labels,
     shown_label,
 )
-from evalflow.addons.studio.work.review_rows import StoredReview, found_review
+from evalflow.addons.studio.work.review_rows import StoredReview, stored_review
 from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.run_files import change_files
 from evalflow.addons.studio.work.runs import get_run
@@ -111,7 +111,7 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
 
     UserError without labels, if the run was deleted, or if people compare the answers of two runs.
     """
-    review = _of_judges(found_review(space, name))
+    review = _of_judges(stored_review(space, name))
     run = scored_run(space, review.run_id)
     given_labels = list(review_labels(space, name))
     if not any(row["value"] is not None for row in given_labels):
@@ -147,7 +147,7 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     those of earlier runs that gave equal answers. TakenError while the review is open, or if something else works on
     the run.
     """
-    review = _of_judges(found_review(space, name))
+    review = _of_judges(stored_review(space, name))
     if review.state == "open":
         what = "people are still labelling, so the result is provisional"
         raise TakenError(Problem(what, "review", "close the review first"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import Assignment, GivenLabel
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.review_rows import found_review, metrics_column
+from evalflow.addons.studio.work.review_rows import metrics_column, stored_review
 from evalflow.addons.studio.work.reviews import Review, change_review, guideline_text
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -17,7 +17,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 @requires("edit")
 def revise_guidelines(space: Workspace, name: str, expected: int, guidelines: Mapping[str, str]) -> Review:
     """Change the guidelines of metrics. Labels that follow the older ones then count no more."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     unknown = [metric for metric in guidelines if metric not in review.guidelines]
     if unknown:
         what = f"the review has no metric {unknown[0]!r}"

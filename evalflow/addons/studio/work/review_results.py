@@ -21,7 +21,7 @@ from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_desk import label_row
 from evalflow.addons.studio.work.review_guidelines import submitted_by_older
-from evalflow.addons.studio.work.review_rows import LabelledMetric, StoredReview, found_review
+from evalflow.addons.studio.work.review_rows import LabelledMetric, StoredReview, stored_review
 from evalflow.addons.studio.work.reviews import Review, change_review
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.app.core.reviewing import FrozenAnswer
@@ -117,7 +117,7 @@ class Disagreement:
 @requires("edit")
 def progress(space: Workspace, name: str) -> ReviewProgress:
     """How far each person is, and how well they agree."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     items, held, labels = space.read(stored.all_rows, review.id)
     names = dict.fromkeys([*review.people, *(row.by for row in held)])
     people = [_person(one, [row for row in held if row.by == one], review.people) for one in names]
@@ -136,7 +136,7 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
 @requires("edit")
 def disagreements(space: Workspace, name: str) -> list[Disagreement]:
     """The answers with labels that differ, without names: those that nobody has resolved first, ties before others."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     with space.database.reading() as connection:
         rows, held, labels = stored.all_rows(connection, review.id)
         differing = {key: own for key, own in _by_answer(review.rubrics, labels).items() if _differ(own)}
@@ -152,7 +152,7 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
 @requires("edit")
 def resolve(space: Workspace, name: str, item: int, metric: str, value: object, reason: str) -> None:
     """Decide what is true of an answer on a metric. It replaces the labels there; people's agreement stays."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     own = next((one for one in review.metrics if one.name == metric), None)
     if own is None:
         raise not_found("metric", metric, list(review.rubrics))
@@ -180,7 +180,7 @@ def review_labels(space: Workspace, name: str) -> Iterator[dict[str, object]]:
     The answers that were served are a random sample, wherever labelling stopped: the weight of an answer of a stratum
     is the stratum's size by the number served of it, and a group of which answers are still to be labelled is left out.
     """
-    review = found_review(space, name)
+    review = stored_review(space, name)
     with space.database.reading() as connection:
         items, held, labels = stored.all_rows(connection, review.id)
         contents = stored.contents(connection, review.id, sorted({row.item for row in held}))
@@ -395,7 +395,7 @@ def close_review(space: Workspace, name: str, expected: int, *, allow_ties: bool
 
     TakenError while ties are to be decided, unless `allow_ties`: each then counts as the mean of its labels.
     """
-    review = found_review(space, name)
+    review = stored_review(space, name)
     if not allow_ties and (ties := ties_of(review.rubrics, space.read(stored.label_rows, review.id))):
         what = f"{counted(len(ties), 'tie')} between people {'is' if len(ties) == 1 else 'are'} to be decided first"
         hint = (

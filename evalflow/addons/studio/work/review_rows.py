@@ -108,7 +108,7 @@ def metrics_column(metrics: Sequence[LabelledMetric]) -> Any:
 
 
 @requires("edit")
-def found_review(space: Workspace, name: str) -> StoredReview:
+def stored_review(space: Workspace, name: str) -> StoredReview:
     """The review of that name."""
     return REVIEWS.get(space, name)
 

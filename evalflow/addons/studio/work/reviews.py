@@ -17,8 +17,8 @@ from evalflow.addons.studio.work.review_rows import (
     ReviewDraw,
     Shown,
     StoredReview,
-    found_review,
     metrics_column,
+    stored_review,
 )
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.space import Workspace
@@ -297,7 +297,7 @@ def list_reviews(space: Workspace) -> list[ReviewEntry]:
 @requires("edit")
 def get_review(space: Workspace, name: str) -> Review:
     """One review."""
-    return _as_reviews(space, [found_review(space, name)])[0]
+    return _as_reviews(space, [stored_review(space, name)])[0]
 
 
 @requires("edit")
@@ -309,7 +309,7 @@ def reopen_review(space: Workspace, name: str, expected: int) -> Review:
 @requires("edit")
 def change_people(space: Workspace, name: str, expected: int, people: Sequence[str]) -> Review:
     """Change who labels. The labels of those who leave stay; what they had begun goes to others at once."""
-    review = found_review(space, name)
+    review = stored_review(space, name)
     chosen = _expect_people(space, people, review.people)
     changed = change_review(space, name, expected, {"people": chosen})
     with space.database.writing() as connection:

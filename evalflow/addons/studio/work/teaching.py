@@ -23,7 +23,7 @@ from evalflow.addons.studio.work.metrics import (
     update_metric,
 )
 from evalflow.addons.studio.work.review_results import review_labels
-from evalflow.addons.studio.work.review_rows import found_review
+from evalflow.addons.studio.work.review_rows import stored_review
 from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.runs import Run, get_run
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
@@ -70,7 +70,7 @@ class JudgeTeaching:
         learning, held_out: Labelled answers to learn from, and to measure with.
         calls: All of the judge; `questions` of them are sent at once, before the run. `cost_usd` is at most of the run.
         run: The run of the measurement, if one was started with these labels.
-        found: What it says, once it has ended.
+        alignment: What it says, once it has ended.
         version: The version that the metric would have; `is_saved`: it has it.
         not_saved: Why it cannot be saved here; empty if it can.
     """
@@ -85,7 +85,7 @@ class JudgeTeaching:
     calls: int = 0
     cost_usd: float | None = None
     run: Run | None = None
-    found: Alignment | None = None
+    alignment: Alignment | None = None
     version: int = 0
     is_saved: bool = False
     not_saved: str = ""
@@ -94,7 +94,7 @@ class JudgeTeaching:
 @requires("edit")
 def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
     """Of each metric of a review; nothing is sent. UserError if there is no label yet, or the run was deleted."""
-    row = found_review(space, review)
+    row = stored_review(space, review)
     run = scored_run(space, row.run_id)
     if row.state == "open":
         return [JudgeTeaching(metric.name, _OPEN) for metric in row.metrics]
@@ -116,7 +116,7 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
 
     If people gave no reasons for some examples, the judge is asked for them first, in one call.
     """
-    row = found_review(space, review)
+    row = stored_review(space, review)
     if row.state == "open":
         raise TakenError(Problem(_OPEN, "review"))
     titles = {one.name: one.title or one.name for one in row.metrics}
@@ -166,9 +166,9 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
 @requires("edit")
 def save_taught(space: Workspace, review: str, metric: str) -> MetricDefinition:
     """Save the metric's new version for the bot; TakenError unless the held-out labels say that it is better."""
-    plan = _planned(space, review, scored_run(space, found_review(space, review).run_id), metric)
+    plan = _planned(space, review, scored_run(space, stored_review(space, review).run_id), metric)
     done = _teaching(space, plan)
-    if done.found is None or not done.found.helps:
+    if done.alignment is None or not done.alignment.helps:
         what = f"the held-out labels do not say that the taught judge of {metric} is better"
         raise TakenError(Problem(what, "metric", "the metric stays as it is"))
     if done.not_saved:
@@ -218,7 +218,7 @@ def _teaching(space: Workspace, plan: Teaching) -> JudgeTeaching:
         not_saved = "" if is_saved else _not_saved(plan, current)
     except EvalflowError as error:
         is_saved, not_saved = False, str(error)
-    return replace(about, found=plan.measured(after), is_saved=is_saved, not_saved=not_saved)
+    return replace(about, alignment=plan.measured(after), is_saved=is_saved, not_saved=not_saved)
 
 
 def _estimated(space: Workspace, plan: Teaching, version: NewVersion) -> tuple[int, float | None]:

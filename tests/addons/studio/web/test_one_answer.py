@@ -88,7 +88,7 @@ def test_what_heads_a_run_is_one_sentence(asked: Asked, side: int) -> None:
     plain = (folder / "summary.md").read_text(encoding="utf-8").replace("**", "").replace("\\", "")
     assert str(head) in plain
     page = " ".join(html.unescape(re.sub("<[^>]+>", " ", (folder / "report.html").read_text(encoding="utf-8"))).split())
-    assert head.found in page
+    assert head.result in page
     for gate in gates_once(stored.facts["gates"]):
         assert gate["message"] in plain
     rest = asked.api("GET", f"/runs/{asked.runs[side]}").json["facts"]

@@ -101,12 +101,12 @@ def test_a_judge_that_learns_is_measured_by_a_worker_and_saved(space: Workspace)
         assert teaching.teach(eve, "r", METRIC).run_id == run.run_id
         [under_way] = teaching.teachings(eve, "r")
         assert under_way.run is not None
-        assert (under_way.run.run_id, under_way.found) == (run.run_id, None)
+        assert (under_way.run.run_id, under_way.alignment) == (run.run_id, None)
         carry_out(space, run.run_id)
         assert endpoint.count == asked + 34
         [done] = teaching.teachings(eve, "r")
-        assert done.found is not None
-        assert (done.found.helps, done.found.scored, done.is_saved, done.not_saved) == (True, 33, False, "")
+        assert done.alignment is not None
+        assert (done.alignment.helps, done.alignment.scored, done.is_saved, done.not_saved) == (True, 33, False, "")
         other = {**RUBRIC, "scale": {"type": "likert", "min": 1, "max": 5, "anchors": {1: "rude"}}}
         metrics.update_metric(eve, BOT, MetricDraft(METRIC, other), 1)
         with pytest.raises(TakenError, match="scale of kindness has changed since the run"):
@@ -158,8 +158,8 @@ def test_a_judge_that_does_not_get_better_is_not_saved(space: Workspace) -> None
         eve = reviewed(space, endpoint.url)
         carry_out(space, teaching.teach(eve, "r", METRIC).run_id)
         [done] = teaching.teachings(eve, "r")
-        assert done.found is not None
-        assert done.found.helps is None
+        assert done.alignment is not None
+        assert done.alignment.helps is None
         with pytest.raises(TakenError, match="do not say that the taught judge"):
             teaching.save_taught(eve, "r", METRIC)
         assert get_metric(eve, BOT, METRIC).definition["version"] == 1

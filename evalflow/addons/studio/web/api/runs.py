@@ -140,22 +140,22 @@ KEEP_ALIVE_S = 15.0
 """Seconds without an event after which a comment is sent, to keep the connection open."""
 
 
-def _found(space: Space, run: Name) -> runs.Run:
+def _run(space: Space, run: Name) -> runs.Run:
     return runs.get_run(space, run)
 
 
 @events_router.get("/events", response_class=EventSourceResponse)
-async def read_events(space: Space, found: Annotated[runs.Run, Depends(_found)]) -> AsyncIterator[ServerSentEvent]:
+async def read_events(space: Space, current: Annotated[runs.Run, Depends(_run)]) -> AsyncIterator[ServerSentEvent]:
     """The progress of a run: an event `progress` at each change, and one `end` with the last state."""
     sent: Any = None
     quiet = 0.0
     while True:
-        now = {"state": found.state, "cancelling": found.cancelling, "progress": found.progress}
+        now = {"state": current.state, "cancelling": current.cancelling, "progress": current.progress}
         if now != sent:
             yield ServerSentEvent(event="progress", data=now)
             sent, quiet = now, 0.0
-        if found.state in runs.ENDED:
-            yield ServerSentEvent(event="end", data={"state": found.state, "exit_code": found.exit_code})
+        if current.state in runs.ENDED:
+            yield ServerSentEvent(event="end", data={"state": current.state, "exit_code": current.exit_code})
             return
         if quiet >= KEEP_ALIVE_S:
             yield ServerSentEvent(comment="still here")
@@ -163,7 +163,7 @@ async def read_events(space: Space, found: Annotated[runs.Run, Depends(_found)])
         await asyncio.sleep(POLL_S)
         quiet += POLL_S
         try:
-            found = await to_thread.run_sync(runs.get_run, space, found.run_id)
+            current = await to_thread.run_sync(runs.get_run, space, current.run_id)
         except UserError:  # the run was deleted, or the session or the right has ended
             return
         except InfrastructureError:  # the next poll finds the database back

@@ -79,23 +79,23 @@ class CaseSearch:
     state: str = ""
 
     @property
-    def found(self) -> dict[str, str | None]:
+    def arguments(self) -> dict[str, str | None]:
         """The search as arguments for the workspace, without the filter for drafts and active cases."""
         return {"tag": self.tag or None, "text": self.text.strip() or None}
 
     @property
     def filter(self) -> dict[str, Any]:
         """The filter as arguments for the workspace."""
-        return {**self.found, "draft": {"draft": True, "active": False}.get(self.state)}
+        return {**self.arguments, "draft": {"draft": True, "active": False}.get(self.state)}
 
     def path(self, dataset: str) -> str:
         """The URL of the list."""
-        query = {**self.found, "state": self.state, "first": self.first or None, "row": self.row}
+        query = {**self.arguments, "state": self.state, "first": self.first or None, "row": self.row}
         return address(f"/datasets/{dataset}", query)
 
     def case(self, dataset: str, case: int) -> str:
         """The URL of a case of the list."""
-        return address(f"/datasets/{dataset}/cases/{case}", {**self.found, "state": self.state})
+        return address(f"/datasets/{dataset}/cases/{case}", {**self.arguments, "state": self.state})
 
     def around(self, before: int, row: int | None) -> CaseSearch:
         """The page of the case with `before` cases before it."""
@@ -113,7 +113,7 @@ class CaseBrowser(Generic[T]):
     def __init__(self, dataset: str, tags: TagCounts, search: CaseSearch) -> None:
         self._dataset = dataset
         self._search = search if search.tag in dict(tags) else replace(search, tag="")
-        self._found: FoundCases[T] = FoundCases([], 0, 0)
+        self._page: FoundCases[T] = FoundCases([], 0, 0)
         self._latest = Latest()
         with ui.element("div").classes("filters"):
             self._text = forms.line(forms.About("Search", "Words of the question, or an id.", "refund"), search.text)
@@ -135,7 +135,7 @@ class CaseBrowser(Generic[T]):
 
     def show(self, page: FoundCases[T]) -> None:
         """Show a page that was read."""
-        self._found = page
+        self._page = page
         self._search = replace(self._search, first=page.first)
         self._rows.clear()
         with self._rows:
@@ -163,7 +163,7 @@ class CaseBrowser(Generic[T]):
         """Build the area between the search fields and the table."""
 
     def _turning(self) -> None:
-        page = self._found
+        page = self._page
         last = page.first + len(page.items)
         more = "" if page.is_whole else " or more"
         where = f"{page.first + 1:,}–{last:,} of {page.total:,}{more}" if page.items else ""
@@ -232,7 +232,7 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         await self.refresh()
 
     def _table(self, items: Sequence[cases.StoredCase]) -> None:
-        here, total = {case.id for case in items}, self._found.total
+        here, total = {case.id for case in items}, self._page.total
         is_whole = here <= self._selected
         if is_whole and len(self._selected) < total:
             with ui.element("div").classes("whole"):
@@ -261,14 +261,14 @@ class CaseList(CaseBrowser[cases.StoredCase]):
         self._bar.show()
 
     def _select_page(self, on: bool) -> None:
-        here = {case.id for case in self._found.items}
+        here = {case.id for case in self._page.items}
         (self._selected.update if on else self._selected.difference_update)(here)
-        self.show(self._found)
+        self.show(self._page)
 
     async def _select_all(self) -> None:
         read = partial(cases.case_ids, self._workspace, self._dataset, **self._search.filter)
         self._selected.update(await to_thread.run_sync(read))
-        self.show(self._found)
+        self.show(self._page)
 
 
 class BulkBar:

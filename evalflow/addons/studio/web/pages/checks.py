@@ -259,7 +259,7 @@ class _Enabling:
     def __init__(self, workspace: Workspace, name: str, datasets: Sequence[str], usage: CheckUsage) -> None:
         self._workspace, self._name, self._usage = workspace, name, usage
         self._latest = Latest()
-        self._found = check_uses.Coverage([], [], [])
+        self._coverage = check_uses.Coverage([], [], [])
         with ui.element("div").classes("card stack enabling"):
             text("Enable on many cases", "h3")
             with ui.element("div").classes("filters"):
@@ -269,7 +269,7 @@ class _Enabling:
                 )
                 self._tag = forms.pick(_TAG, tag_options(()), "")
                 self._state = forms.pick(_STATE, _STATES, "")
-            self._said = text("", "p", "small").props("role=status")
+            self._status = text("", "p", "small").props("role=status")
             with ui.element("div").classes("actions"):
                 self._enable = button("Enable", self._enabled)
                 self._remove = button("Remove", self._ask_to_remove, kind="quiet")
@@ -291,18 +291,18 @@ class _Enabling:
         coverage = await to_thread.run_sync(read)
         if not is_latest():
             return
-        self._found = coverage
+        self._coverage = coverage
         new, on = len(coverage.cases) - len(coverage.enabled), len(coverage.enabled)
         have = f"; the check is on {on:,} of them" if on else ""
-        self._said.set_text(f"{counted(len(coverage.cases), 'matching case')}{have}.")
+        self._status.set_text(f"{counted(len(coverage.cases), 'matching case')}{have}.")
         self._enable.set_text(f"Enable on {counted(new)}")
         self._enable.set_visibility(new > 0)
         self._remove.set_text(f"Remove from {counted(len(coverage.naming))}")
         self._remove.set_visibility(bool(coverage.naming))
 
     async def _enabled(self) -> None:
-        on = set(self._found.enabled)
-        wanted = [case for case in self._found.cases if case not in on]
+        on = set(self._coverage.enabled)
+        wanted = [case for case in self._coverage.cases if case not in on]
         dataset = str(self._dataset.value)
         work = partial(check_uses.enable_check, self._workspace, dataset, wanted, self._name)
         await carry_out(work, self._tell, by=self._enable)
@@ -312,12 +312,12 @@ class _Enabling:
         await self._usage.refresh()
 
     def _ask_to_remove(self) -> None:
-        title = f"Remove it from {counted(len(self._found.naming))}?"
+        title = f"Remove it from {counted(len(self._coverage.naming))}?"
         self._dialogs.clear()
         with self._dialogs:
             confirmation(title, "Runs keep their scores.", "Remove", self._removed, keep="Cancel").open()
 
     async def _removed(self) -> None:
         dataset = str(self._dataset.value)
-        work = partial(check_uses.remove_check, self._workspace, dataset, self._found.naming, self._name)
+        work = partial(check_uses.remove_check, self._workspace, dataset, self._coverage.naming, self._name)
         await carry_out(work, self._usage.removed, by=self._remove)

@@ -383,7 +383,7 @@ def _table(rows: Sequence[ComparisonRow]) -> None:
 
 
 def _row(one: ComparisonRow, span: float, several: bool) -> None:
-    estimate = one.found
+    estimate = one.difference
     with table_row(one.metric, _about(one, several)):
         cell("A", number(estimate.value_a))
         cell("B", number(estimate.value_b))
@@ -400,15 +400,15 @@ def _row(one: ComparisonRow, span: float, several: bool) -> None:
 def _statistics(comparison: Comparison) -> None:
     with table(("Metric", comparison.p_name, "Could detect", "Cases", "Interval by"), "table stacked"):
         for row in comparison.rows:
-            cases = f"{row.found.n:,}"
-            if row.found.clusters != row.found.n:
-                cases += f" in {row.found.clusters:,} clusters"
+            cases = f"{row.difference.n:,}"
+            if row.difference.clusters != row.difference.n:
+                cases += f" in {row.difference.clusters:,} clusters"
             with ui.element("tr"):
                 text(joined(row.metric, row.called.replace("_", " "), row.tag), "th").props("scope=row")
                 cell(comparison.p_name, p_value(row.p_adjusted))
                 cell("Could detect", number(row.detectable))
                 cell("Cases", cases)
-                cell("Interval by", method(row.found.method), "")
+                cell("Interval by", method(row.difference.method), "")
     with ui.element("div").classes("legend small muted"):
         for note in (*map(with_titles, comparison.judges), f"A {comparison.family}.", _LEGEND):
             text(note, "p")
@@ -434,7 +434,7 @@ def _about(row: ComparisonRow, several: bool) -> str:
 
 
 def _interval(row: ComparisonRow, span: float) -> None:
-    estimate = row.found
+    estimate = row.difference
     elements = [shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)]
     if estimate.low is not None and estimate.high is not None:
         ends = {"x1": across(_across(estimate.low, span)), "x2": across(_across(estimate.high, span))}
@@ -452,11 +452,13 @@ def _across(value: float, span: float) -> float:
 
 
 def _span(rows: Sequence[ComparisonRow]) -> float:
-    ends = [abs(end) for row in rows for end in (row.found.low, row.found.high, row.found.difference) if end]
+    ends = [
+        abs(end) for row in rows for end in (row.difference.low, row.difference.high, row.difference.difference) if end
+    ]
     return max(ends, default=1.0)
 
 
 def _is_small(row: ComparisonRow) -> bool:
     """Whether the row fits the common scale; rows in other units get a separate scale."""
-    estimate = row.found
+    estimate = row.difference
     return all(end is None or abs(end) <= 1 for end in (estimate.low, estimate.high, estimate.difference))

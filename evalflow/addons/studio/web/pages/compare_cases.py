@@ -307,7 +307,7 @@ def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[_Si
         if not change.is_answered_otherwise:
             message("Both runs have the same answer; only the scores differ.")
         for repeat in sorted({score.target_repeat for side in sides for score in side.scores}):
-            answers = [_said(name, repeat, side.scores) for name, side in zip("AB", sides, strict=True)]
+            answers = [_answer_shown(name, repeat, side.scores) for name, side in zip("AB", sides, strict=True)]
             turns, contexts = [("user", first.question)], _contexts_of(repeat, sides)
             show_reading(Reading(turns=turns, answers=answers, reference=first.reference, contexts=contexts))
         show_both(*(side.scores for side in sides))
@@ -324,7 +324,7 @@ def _contexts_of(repeat: int, sides: Sequence[_Side]) -> Sequence[ContextsShown]
     return [ContextsShown(known[0].passages, quotes)]
 
 
-def _said(side: str, repeat: int, scores: Sequence[Score]) -> AnswerShown:
+def _answer_shown(side: str, repeat: int, scores: Sequence[Score]) -> AnswerShown:
     """A run's `repeat`-th answer."""
     title = f"Answer{f' {repeat + 1}' if repeat else ''} of {side}"
     score = next((one for one in scores if one.target_repeat == repeat), None)

@@ -210,7 +210,7 @@ class DeclaredList(CaseBrowser[datasets.CaseRow]):
 def _declared_page(
     workspace: Workspace, dataset: str, search: CaseSearch, is_wanted: Callable[[], bool] = lambda: True
 ) -> datasets.FoundCases[datasets.CaseRow]:
-    return datasets.declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.found, is_wanted=is_wanted)
+    return datasets.declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.arguments, is_wanted=is_wanted)
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}

@@ -166,7 +166,7 @@ def _progress(review: Review, progress: ReviewProgress) -> None:
     with ui.element("section").classes("card headline").props('aria-label="Progress"'):
         with ui.element("h2"):
             text(f"{review.items_done:,} of {review.items:,} answers judged", "span")
-        text(joined(f"{progress.labels:,} of {progress.wanted:,} labels", _drawn(review)), "p", "muted")
+        text(joined(f"{progress.labels:,} of {progress.wanted:,} labels", _sampling(review)), "p", "muted")
         if review.state == "closed":
             badge("closed")
         if progress.ties:
@@ -180,7 +180,7 @@ def _progress(review: Review, progress: ReviewProgress) -> None:
                 made.props["download"] = f"labels.{form}"
 
 
-def _drawn(review: Review) -> str:
+def _sampling(review: Review) -> str:
     how = {"random": "at random", "groups": "as whole groups", "strata": f"by {review.by}"}[review.method]
     return f"{review.size:,} of {review.population:,} answers, drawn {how}; {review.doubled:,} for two people"
 

@@ -186,7 +186,7 @@ class _ReviewForm(_NewReview):
     """The form of a new review; the expected interval is updated during typing."""
 
     def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], candidates: Candidates) -> None:
-        self._workspace, self._run, self._found, self._latest = workspace, run, candidates, Latest()
+        self._workspace, self._run, self._candidates, self._latest = workspace, run, candidates, Latest()
         self._method = "random"
         with forms.form(kept=True):
             with forms.fieldset("What is judged"):
@@ -233,7 +233,7 @@ class _ReviewForm(_NewReview):
         self._guidelines.clear()
         self._texts = {}
         with self._guidelines:
-            for metric in self._found.metrics:
+            for metric in self._candidates.metrics:
                 if metric.name in self._chosen():
                     about = forms.About(f"Guideline for {metric.title}", f"Values: {metric.scale.text}.")
                     self._texts[metric.name] = forms.area(about, kept.get(metric.name, metric.guidelines))
@@ -247,9 +247,9 @@ class _ReviewForm(_NewReview):
         given = (self._workspace, self._run, metrics[0], size, (self._overlap.value or 0) / 100)
         estimate = await to_thread.run_sync(reviews.expected_interval, *given)
         if is_latest():
-            answers = counted(min(size, self._found.answers), "answer")
+            answers = counted(min(size, self._candidates.answers), "answer")
             width = f"about ± {100 * estimate.half_width:.0f} points" if estimate.half_width < 1 else "too few to tell"
-            titles = {metric.name: metric.title for metric in self._found.metrics}
+            titles = {metric.name: metric.title for metric in self._candidates.metrics}
             self._expected.set_text(
                 f"{answers}: {width} for {titles[metrics[0]]}, from {counted(estimate.labels, 'label')}; "
                 f"{estimate.basis}."

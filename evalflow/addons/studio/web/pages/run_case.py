@@ -79,7 +79,7 @@ def _reading(case: RunCase) -> Reading:
     turns = [(turn.role, turn.text) for turn in whole.messages] if whole else [("user", case.question)]
     return Reading(
         turns=turns,
-        answers=[_said(case)],
+        answers=[_answer_shown(case)],
         heading=case_title(case.question, case.case_id),
         reference=_reference(case),
         contexts=[own] if (own := contexts_of(case)) else (),
@@ -100,7 +100,7 @@ def contexts_of(case: RunCase) -> ContextsShown | None:
     return ContextsShown([(one.title or "", one.text) for one in contexts], quotes)
 
 
-def _said(case: RunCase) -> AnswerShown:
+def _answer_shown(case: RunCase) -> AnswerShown:
     known = case.known
     asides = (
         [("The whole answer", known.full_answer), ("Its thoughts, which are not scored", known.thoughts)]

@@ -75,7 +75,7 @@ class RateCurve:
         with ui.element("div").classes("passing"):
             series = (list(own) for _, own in groupby(rates, lambda one: (one.dataset, one.target)))
             box = {"viewBox": f"0 0 {_WIDE:g} {_HIGH:g}", "preserveAspectRatio": "none"}
-            picture(about, "curve", chain.from_iterable(map(self._drawn, series)), **box)
+            picture(about, "curve", chain.from_iterable(map(self._shapes, series)), **box)
             self._marker = ui.element("i").classes("at").props("aria-hidden=true")
             for share, place in ((1, "top"), (0, "bottom")):
                 text(percent(share), "span", f"muted {place}").props("aria-hidden=true")
@@ -86,7 +86,7 @@ class RateCurve:
         if threshold is not None:
             self._marker.style(f"left: {100 * self._x(threshold) / _WIDE:.2f}%")
 
-    def _drawn(self, rates: Sequence[Passing]) -> Iterator[Markup]:
+    def _shapes(self, rates: Sequence[Passing]) -> Iterator[Markup]:
         banded = [one for one in rates if one.low is not None and one.high is not None]
         if banded:
             upper = self._steps([(one.threshold, one.high or 0.0) for one in banded])

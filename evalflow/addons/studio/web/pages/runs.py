@@ -159,7 +159,7 @@ class _RunList:
     """A page of runs, which can be searched and ticked, and is refreshed while one of them is in progress."""
 
     def __init__(self, workspace: Workspace, query: _RunQuery, page: Page[Run], samples: Collection[str]) -> None:
-        self._workspace, self._query, self._found, self._samples = workspace, query, page, samples
+        self._workspace, self._query, self._page, self._samples = workspace, query, page, samples
         self._ticked: set[str] = set()
         self._latest = Latest()
         with ui.element("div").classes("above-runs"):
@@ -174,24 +174,24 @@ class _RunList:
         self._timer = polled(POLL_S, self._poll, active=self._has_active())
 
     def _has_active(self) -> bool:
-        return any(run.state in ACTIVE for run in self._found.items)
+        return any(run.state in ACTIVE for run in self._page.items)
 
     def _show(self) -> None:
         self._rows.clear()
         self._pages.clear()
-        self._ticked &= {run.run_id for run in self._found.items}
+        self._ticked &= {run.run_id for run in self._page.items}
         with self._rows:
-            for run in self._found.items:
+            for run in self._page.items:
                 with ui.element("li"):
                     self._tick_box(run)
                     _row(run, is_sample=is_on_samples(run, self._samples))
-            if not self._found.items:
+            if not self._page.items:
                 text("No matching runs. Clear the search to see all of them.", "li", "muted card")
         with self._pages:
             if self._query.cursor:
                 link_button("Newest", replace(self._query, cursor="").path())
-            if self._found.next is not None:
-                link_button("Older", replace(self._query, cursor=self._found.next).path())
+            if self._page.next is not None:
+                link_button("Older", replace(self._query, cursor=self._page.next).path())
         self._offer()
 
     def _tick_box(self, run: Run) -> None:
@@ -207,11 +207,11 @@ class _RunList:
     def _offer(self) -> None:
         two = len(self._ticked) == 2
         self._hint.set_text("" if two else "Tick two runs to compare them.")
-        self._hint.set_visibility(sum(bool(run.facts) for run in self._found.items) > 1 and not two)
+        self._hint.set_visibility(sum(bool(run.facts) for run in self._page.items) > 1 and not two)
         self._compare.set_visibility(two)
 
     def _to_comparison(self) -> None:
-        after, before = (run.run_id for run in self._found.items if run.run_id in self._ticked)  # newest first
+        after, before = (run.run_id for run in self._page.items if run.run_id in self._ticked)  # newest first
         ui.navigate.to(address("/compare", {"a": before, "b": after}))
 
     async def _search(self, search: str) -> None:
@@ -219,7 +219,7 @@ class _RunList:
         query = replace(self._query, search=search, cursor="")
         page = await to_thread.run_sync(query.read, self._workspace)
         if is_latest():
-            self._query, self._found = query, page
+            self._query, self._page = query, page
             ui.navigate.history.replace(query.path())
             self._show()
             self._timer.active = self._has_active()
@@ -229,8 +229,8 @@ class _RunList:
         page = await to_thread.run_sync(query.read, self._workspace)
         if query != self._query:  # another search meanwhile
             return
-        if page.items != self._found.items:
-            self._found = page
+        if page.items != self._page.items:
+            self._page = page
             self._show()
         if not self._has_active():
             self._timer.deactivate()

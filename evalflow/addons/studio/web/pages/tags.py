@@ -45,10 +45,10 @@ async def _listed_page(workspace: Workspace) -> None:
 
 
 class _TagList:
-    """The tags as a table. `found` are those of the project."""
+    """The tags as a table. `tags` are those of the project."""
 
     def __init__(self, workspace: Workspace, tags: Sequence[ProjectTag]) -> None:
-        self._workspace, self._found = workspace, tags
+        self._workspace, self._tags = workspace, tags
         self._search: ui.input | None = None
         self._place = ui.element("div")
         self._alike = ui.element("div").classes("alike")
@@ -61,7 +61,7 @@ class _TagList:
 
     async def refresh(self) -> None:
         """Read the tags again and show them."""
-        self._found = await to_thread.run_sync(list_tags, self._workspace)
+        self._tags = await to_thread.run_sync(list_tags, self._workspace)
         self._show()
 
     def _show(self) -> None:
@@ -70,9 +70,9 @@ class _TagList:
         with self._alike:
             self._show_alike()
         wanted = str(self._search.value or "").strip().casefold() if self._search else ""
-        matches = [one for one in self._found if wanted in one.tag.casefold()]
+        matches = [one for one in self._tags if wanted in one.tag.casefold()]
         with self._rows:
-            if not self._found:
+            if not self._tags:
                 with empty("sell", "No tags yet", "Tag test cases on their pages, many at once on a dataset's page."):
                     link_button("To the test cases", "/datasets")
                 return
@@ -86,7 +86,7 @@ class _TagList:
                 text(f"The first {_SHOWN} of {len(matches):,} tags. Search for the others.", "p", "muted small")
 
     def _show_alike(self) -> None:
-        alike = spellings(self._found) if may("edit") else []
+        alike = spellings(self._tags) if may("edit") else []
         if not alike:
             return
         with ui.element("section").classes("card stack"):
@@ -149,7 +149,7 @@ class _RenameDialog:
             about = forms.About("New name", "Sub-tags move with it. Separate levels with >.", tag, required=True)
             self._field = forms.line(about, proposed)
             self._field.props("autofocus debounce=250 dir=auto")
-            self._said = ui.element("div").classes("stack").props("aria-live=polite")
+            self._feedback = ui.element("div").classes("stack").props("aria-live=polite")
             with ui.element("div").classes("actions"):
                 self._button = button("Rename", self._confirmed, kind="primary")
                 button("Cancel", self._dialog.close)
@@ -172,12 +172,12 @@ class _RenameDialog:
             self._show(plan)
 
     def _show(self, plan: TagRename | None) -> None:
-        self._said.clear()
+        self._feedback.clear()
         self._button.set_text("Merge" if plan and plan.merged else "Rename")
         if plan is None:
             return
         self._asked_to_merge = plan.new if plan.merged else ""
-        with self._said:
+        with self._feedback:
             others = len(plan.tags) - 1
             below = f", with {counted(others, 'sub-tag')}" if others else ""
             text(f"{counted(plan.cases)} will have {plan.new}{below}. Runs keep the tags that they had.", "p", "small")

@@ -74,7 +74,7 @@ def _cards(
                 message("This judge cannot be taught yet.", explanation)
                 continue
             _plan(one)
-            if one.found is not None:
+            if one.alignment is not None:
                 _result(workspace, review, one, changeable.get(one.metric))
             elif one.run is not None:
                 _measuring(workspace, one)
@@ -130,7 +130,7 @@ def _measuring(workspace: Workspace, one: JudgeTeaching) -> None:
 
 
 def _result(workspace: Workspace, review: Review, one: JudgeTeaching, changeable: ChangeableMetric | None) -> None:
-    alignment, run = one.found, one.run
+    alignment, run = one.alignment, one.run
     assert alignment is not None
     assert run is not None
     text(sentence(alignment), "p", "text strong")

@@ -23,7 +23,7 @@ _JUDGES = 2
 _TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
 
-def said_of(headline: Headline) -> RunSentence:
+def run_sentence(headline: Headline) -> RunSentence:
     """The run's headline, with the titles of its metrics."""
     rows = without_means_of_figures(headline.run.summary)
     return of_row(headline.row, rows, partial(metric_title, headline.run))
@@ -31,23 +31,23 @@ def said_of(headline: Headline) -> RunSentence:
 
 def sentence(headline: Headline) -> str:
     """The headline in words, such as `30 % of 300 cases pass everything (25 to 36 %)`."""
-    return said_of(headline).first
+    return run_sentence(headline).first
 
 
 def about_what(headline: Headline) -> tuple[str, str]:
     """The titles of metric and dataset; for cases that pass everything, each metric with its pass rate."""
     dataset = title_of("dataset", headline.dataset)
     if headline.metric == CASES:
-        return said_of(headline).more, dataset
+        return run_sentence(headline).more, dataset
     return metric_title(headline.run, headline.metric), dataset
 
 
 def heading(headline: Headline, tag: str = "h2") -> None:
     """The sentence as an element; its interval and source are less prominent."""
-    run_sentence = said_of(headline)
+    sentence = run_sentence(headline)
     with ui.element(tag):
-        rest = run_sentence.first.removeprefix(run_sentence.found)
-        text(f"{run_sentence.found} " if rest.startswith(" ") else run_sentence.found, "span")  # a line may end there
+        rest = sentence.first.removeprefix(sentence.result)
+        text(f"{sentence.result} " if rest.startswith(" ") else sentence.result, "span")  # a line may end there
         if rest:
             text(rest.lstrip(), "span", "ends-of")
 

@@ -37,7 +37,7 @@ class Mark:
 
 
 class Prose:
-    """A parsed text: `plain` is its content without Markdown signs, `drawn` its HTML."""
+    """A parsed text: `plain` is its content without Markdown signs, `marked` its HTML."""
 
     def __init__(self, content: str) -> None:
         self._content = content
@@ -48,7 +48,7 @@ class Prose:
         """The text of paragraphs, cells and code, one line each."""
         return self._content if self._tokens is None else "".join(_leaves(self._tokens))
 
-    def drawn(self, marks: Sequence[Mark] = ()) -> Markup:
+    def marked(self, marks: Sequence[Mark] = ()) -> Markup:
         """The HTML, with stretches marked; they are in order and do not overlap."""
         ink = _Ink(marks)
         if self._tokens is None:

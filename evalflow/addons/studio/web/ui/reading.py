@@ -153,7 +153,7 @@ def _turn(role: str, content: str) -> Markup:
 
 
 def _prose(prose: Prose, marks: Sequence[Mark] = ()) -> Markup:
-    return markup("div", prose.drawn(marks), cls="prose")
+    return markup("div", prose.marked(marks), cls="prose")
 
 
 def _label(name: str) -> Mapping[str, str]:

@@ -68,7 +68,7 @@ def score_details(score: Score) -> list[Markup]:
     """The details of a score as HTML: the whole reason; folded: facts and the judge's steps."""
     shown: list[Markup] = []
     if reason := why(score):
-        shown.append(markup("div", Prose(reason).drawn(), cls="prose"))
+        shown.append(markup("div", Prose(reason).marked(), cls="prose"))
     entries = [markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in _facts(score)]
     inside = [markup("dl", *entries, cls="facts")] if entries else []
     inside += [_step(step) for step in score.steps or ()]

@@ -89,7 +89,7 @@ def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score
 
 class _VerdictBar:
     def __init__(self, workspace: Workspace, run_id: str, score: Score, feedback: AnswerSaid, line: ScoreLine) -> None:
-        self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, feedback
+        self._workspace, self._run, self._score, self._feedback = workspace, run_id, score, feedback
         self._place = (run_id, score.position, score.metric)
         on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
         title = title_of("metric", score.metric, score.target)
@@ -98,12 +98,12 @@ class _VerdictBar:
             self._buttons.props["aria-label"] = title
         with line.below, ui.element("div").classes("verdicts stack") as self._all:
             self._choice = ui.element("div").classes("stack")
-            self._said = ui.element("div").classes("stack small").props("aria-live=polite")
+            self._verdicts = ui.element("div").classes("stack small").props("aria-live=polite")
             self._comments = CommentList(workspace, on, f"Your comment on {title}", is_open=False)
 
     async def load(self, *, is_changed: bool = False) -> None:
         """Read and show the judgements."""
-        feedback = await self._all_said.read(is_changed=is_changed)
+        feedback = await self._feedback.read(is_changed=is_changed)
         if self._all.is_deleted:  # another case is already shown
             return
         metric = self._score.metric
@@ -113,13 +113,13 @@ class _VerdictBar:
 
     def _show(self, judgements: ScoreVerdicts, tasks: Sequence[Task]) -> None:
         mine = next((one for one in judgements.verdicts if one.is_mine), None)
-        for place in (self._buttons, self._choice, self._said):
+        for place in (self._buttons, self._choice, self._verdicts):
             place.clear()
         if may("edit"):
             with self._buttons:
                 self._show_buttons(judgements, mine)
-        with self._said:
-            self._show_said(judgements, mine)
+        with self._verdicts:
+            self._show_verdicts(judgements, mine)
             for task in tasks:
                 with ui.element("div"):
                     text("Task: ", "span", "muted")
@@ -144,7 +144,7 @@ class _VerdictBar:
         pressed = "true" if is_on else "false"
         made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})" aria-pressed={pressed}')
 
-    def _show_said(self, judgements: ScoreVerdicts, mine: Verdict | None) -> None:
+    def _show_verdicts(self, judgements: ScoreVerdicts, mine: Verdict | None) -> None:
         if judgements.exclusion is not None:
             self._excluded(judgements.exclusion)
         if judgements.scale is None and may("edit"):

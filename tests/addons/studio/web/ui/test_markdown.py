@@ -80,20 +80,20 @@ def assert_safe(html: str) -> _Read:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_is_text(attack: str) -> None:
-    assert_safe(str(Prose(attack).drawn()))
+    assert_safe(str(Prose(attack).marked()))
 
 
 @given(st.lists(st.sampled_from([*ATTACKS, *"*_`[]()<>|\n&\"' ", "a", "- ", "> ", "# ", "1. ", "```\n"]), max_size=12))
 def test_whatever_is_written_is_safe_and_says_all_of_its_text(parts: list[str]) -> None:
     prose = Prose("".join(parts))
-    whole = assert_safe(str(prose.drawn())).said
+    whole = assert_safe(str(prose.marked())).said
     ends = sorted({0, len(prose.plain) // 3, len(prose.plain) // 2, len(prose.plain)})
     marks = [Mark(low, high, "mark") for low, high in pairwise(ends)]
-    assert assert_safe(str(prose.drawn(marks))).said == whole
+    assert assert_safe(str(prose.marked(marks))).said == whole
 
 
 def test_a_picture_is_a_link() -> None:
-    (_, link) = _Read(str(Prose("![plan](https://e.example/p.png)").drawn())).tags
+    (_, link) = _Read(str(Prose("![plan](https://e.example/p.png)").marked())).tags
     assert link[0] == "a"
     assert link[1]["href"] == "https://e.example/p.png"
 
@@ -101,7 +101,7 @@ def test_a_picture_is_a_link() -> None:
 def test_what_differs_is_marked_across_signs_tables_and_code() -> None:
     before, after = Prose("It is **40** pounds.\n\n|a|\n|-|\n|`x`|"), Prose("It is **50** pounds.\n\n|a|\n|-|\n|`y`|")
     found = compared(before, after)
-    drawn = str(before.drawn(found.before)), str(after.drawn(found.after))
+    drawn = str(before.marked(found.before)), str(after.marked(found.after))
     assert "<strong><del>40</del></strong>" in drawn[0]
     assert "<code><del>x</del></code>" in drawn[0]
     assert "<strong><ins>50</ins></strong>" in drawn[1]
@@ -110,13 +110,13 @@ def test_what_differs_is_marked_across_signs_tables_and_code() -> None:
 
 def test_quotes_are_found_however_they_are_spaced() -> None:
     prose = Prose("First. The fee is\n**4 pounds** a day. Last.")
-    drawn = str(prose.drawn(prose.quoted(["the fee is 4  pounds a day.", "First.", "absent from it altogether"])))
+    drawn = str(prose.marked(prose.quoted(["the fee is 4  pounds a day.", "First.", "absent from it altogether"])))
     assert "".join(re.findall("<mark>(.*?)</mark>", drawn)) == "The fee is4 pounds a day."
 
 
 def test_a_text_that_is_too_long_is_shown_as_it_is() -> None:
     prose = Prose("**a** <b>\n" * LONGEST)
-    assert str(prose.drawn()).startswith('<div class="as-is" dir="auto">**a** &lt;b&gt;')
+    assert str(prose.marked()).startswith('<div class="as-is" dir="auto">**a** &lt;b&gt;')
 
 
 @pytest.mark.parametrize(
